@@ -1,0 +1,183 @@
+"""The contract of a dialect: what one vendor file must bring to be served, and to be called, by the one core.
+
+A dialect module ends with `DIALECT = Dialect(...)`; `dialects.discover()` finds it.  Everything in it is a plain
+function or a small state machine: bytes in, values out; clocks, ids and model names arrive as arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from typing import Any, Protocol
+
+import msgspec
+
+from rivermouth.ir.errors import ApiError
+from rivermouth.ir.events import Event
+from rivermouth.ir.reply import EmbedReply, ModelInfo, Reply
+from rivermouth.ir.request import EmbedRequest, Request
+from rivermouth.wire.frame import Frame, Reader
+
+
+class Operation(StrEnum):
+    """What a route does.  The HTTP side has one handler for each; a dialect only says where they live."""
+
+    GENERATE = "generate"
+    EMBED = "embed"
+    COUNT_TOKENS = "count_tokens"
+    MODELS = "models"
+    MODEL = "model"
+    RUNNING = "running"
+    VERSION = "version"
+    PULL = "pull"
+    COPY = "copy"
+    DELETE = "delete"
+
+
+class Route(msgspec.Struct, frozen=True, kw_only=True):
+    """One path of a dialect below its surface's prefix.
+
+    path: as in "/chat/completions"; a trailing "{model}" takes the rest of the path, slashes included.
+    kind: handed to the dialect's parsers and encoders, which use it to tell sibling routes apart ("chat", "generate").
+    streams: whether `stream: true` is meaningful here (R14).  when_header: this route only exists for requests that
+    carry this header (R2: `anthropic-version` decides who owns /v1/models).
+    """
+
+    method: str
+    path: str
+    operation: Operation
+    kind: str = ""
+    streams: bool = False
+    when_header: str | None = None
+
+
+class Surface(msgspec.Struct, frozen=True, kw_only=True):
+    """A place where a dialect is mounted.  `stream_type` is the media type of its streams (R1)."""
+
+    prefix: str
+    stream_type: str
+    options: frozenset[str] = frozenset()
+
+
+class Answer(msgspec.Struct, kw_only=True):
+    """What an encoder knows of the call it speaks for.
+
+    id: the call's id.  model: the name the client asked for.  created_ns: Unix nanoseconds.
+    routing: the routing block's key and content, set before the last event is fed (R5); None sends none.
+    total_ns: from the call's start to its end, set before the last event is fed.  started_by: the upstream's Start.
+    input_estimate: prompt tokens as counted here, for dialects that say them first.
+    """
+
+    id: str
+    model: str
+    created_ns: int
+    surface: Surface
+    kind: str = ""
+    request: Request | None = None
+    routing: tuple[str, dict[str, Any]] | None = None
+    total_ns: int = 0
+    input_estimate: int = 0
+
+
+class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
+    """A request to an upstream: path below its base_url, body, extra headers; `losses`: what could not be carried."""
+
+    path: str
+    body: bytes
+    headers: Mapping[str, str] = {}
+    losses: tuple[str, ...] = ()
+
+
+class Failure(msgspec.Struct, frozen=True, kw_only=True):
+    """An error as an HTTP answer.  The media type is application/json; Retry-After is added by the edge."""
+
+    status: int
+    body: bytes
+    headers: Mapping[str, str] = {}
+
+
+class Decoder(Protocol):
+    """An upstream's frames to events.  Pure: same frames in, same events out, whatever the reads were."""
+
+    def feed(self, frame: Frame) -> list[Event]:
+        """The events of one frame; after Finish or Error always [].  Raises `WireError` on a malformed frame."""
+        ...
+
+    def eof(self) -> list[Event]:
+        """The stream ended: [] if it was complete, else what closes it: one Error (F10)."""
+        ...
+
+
+class Encoder(Protocol):
+    """Events to the bytes of a client's stream.  Deterministic: the same events give the same bytes."""
+
+    def feed(self, events: list[Event]) -> bytes:
+        """The bytes of these events, to be sent at once.  Finish brings the terminator; Error the in-stream error."""
+        ...
+
+
+class Relay(Protocol):
+    """The same dialect on both sides: frames pass as they came, only the touched fields edited."""
+
+    def feed(self, frame: Frame, events: list[Event]) -> bytes:
+        """The bytes for one upstream frame, given the events it decoded to."""
+        ...
+
+    def fail(self, error: ApiError) -> bytes:
+        """The in-stream error, after closing what the relayed frames left open."""
+        ...
+
+
+class Key(msgspec.Struct, frozen=True, kw_only=True):
+    """A place where clients of a dialect put their key: a header (with a scheme before it) or a query parameter."""
+
+    header: str | None = None
+    scheme: str = ""
+    query: str | None = None
+
+
+class Dialect(msgspec.Struct, frozen=True, kw_only=True):
+    """One vendor's protocol, both directions.
+
+    As a server: `routes` under each of `surfaces`; `parse_request(body, route, path_model)` -> Request;
+    `encoder(answer)`; `encode_reply(reply, answer)`; `encode_error(error, call_id)`; `keep_alive` is what may be sent
+    while waiting (None: nothing may).
+    As a client: `build_request(request, model)` -> Outgoing; `reader()` and `decoder(request)` for streams;
+    `parse_reply(body)`; `parse_error(status, headers, body)`.
+    `relay(answer)` joins the two when both sides speak it; `relay_reply(body, answer)` is its non-streaming twin.
+    `losses`: request fields this dialect cannot carry, as `build_request` names them.
+    `auth(key)` gives the headers that carry a provider's key; `models_path` and `parse_models` list its models.
+    `documents` encodes this dialect's other answers, by operation, as `function(value, answer) -> bytes`.
+    """
+
+    name: str
+    surfaces: tuple[Surface, ...]
+    routes: tuple[Route, ...]
+    keys: tuple[Key, ...]
+    keep_alive: bytes | None
+    losses: frozenset[str]
+
+    parse_request: Callable[[bytes, Route, str | None], Request]
+    encoder: Callable[[Answer], Encoder]
+    encode_reply: Callable[[Reply, Answer], bytes]
+    encode_error: Callable[[ApiError, str], Failure]
+
+    build_request: Callable[[Request, str], Outgoing]
+    reader: Callable[[], Reader]
+    decoder: Callable[[Request], Decoder]
+    parse_reply: Callable[[bytes], Reply]
+    parse_error: Callable[[int, Mapping[str, str], bytes], ApiError]
+    auth: Callable[[str], Mapping[str, str]]
+
+    relay: Callable[[Answer], Relay] | None = None
+    relay_reply: Callable[[bytes, Answer], bytes] | None = None
+
+    parse_embed: Callable[[bytes, Route, str | None], EmbedRequest] | None = None
+    encode_embed: Callable[[EmbedReply, EmbedRequest, Answer], bytes] | None = None
+    build_embed: Callable[[EmbedRequest, str], Outgoing] | None = None
+    parse_embed_reply: Callable[[bytes], EmbedReply] | None = None
+    models_path: str = "/models"
+    parse_models: Callable[[bytes], list[ModelInfo]] | None = None
+    encode_models: Callable[[list[ModelInfo], Route], bytes] | None = None
+    encode_model: Callable[[ModelInfo, Route], bytes] | None = None
+    encode_count: Callable[[int], bytes] | None = None

@@ -1,0 +1,166 @@
+"""Events to a message, and a message back to events.
+
+`Fold` is the ONE accumulator: non-streaming replies, checkpoints, snapshots and recovery all use it.
+`unfold` is its inverse, so that a whole reply takes the same path as a stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rivermouth.ir.errors import ApiError
+from rivermouth.ir.events import (
+    ArgsDelta,
+    Error,
+    Event,
+    Finish,
+    MediaDelta,
+    PartEnd,
+    PartKind,
+    PartStart,
+    Reason,
+    ReasoningDelta,
+    Signature,
+    Start,
+    TextDelta,
+    Usage,
+    Warn,
+    merge_usage,
+)
+from rivermouth.ir.reply import Choice, Reply, ReplyPart
+from rivermouth.ir.request import File, Image, Reasoning, Refusal, Text, ToolCall
+
+
+class Fold:
+    """Feed it events; `reply()` gives what they say so far.  It trusts `grammar` for the order."""
+
+    def __init__(self) -> None:
+        self.start: Start | None = None
+        self.usage: Usage | None = None
+        self.finish: Finish | None = None
+        self.error: ApiError | None = None
+        self._heads: list[PartStart] = []
+        self._texts: list[list[str]] = []
+        self._signatures: dict[int, str] = {}
+        self._media: dict[int, MediaDelta] = {}
+        self._warnings: list[Warn] = []
+
+    def feed(self, event: Event) -> None:
+        match event:
+            case TextDelta() | ReasoningDelta():
+                self._texts[event.part].append(event.text)
+            case ArgsDelta():
+                self._texts[event.part].append(event.json)
+            case PartStart():
+                self._heads.append(event)
+                self._texts.append([])
+            case Signature():
+                self._signatures[event.part] = event.signature
+            case MediaDelta():
+                self._media[event.part] = event
+            case Usage():
+                self.usage = merge_usage(self.usage, event)
+            case Start():
+                self.start = event
+            case Finish():
+                self.finish = event
+            case Error():
+                self.error = event.error
+            case Warn():
+                self._warnings.append(event)
+            case _:
+                pass
+
+    def feed_all(self, events: Iterable[Event]) -> Fold:
+        for event in events:
+            self.feed(event)
+        return self
+
+    def reply(self) -> Reply:
+        """The answer so far.  A choice without a stated end reads STOP, or TOOL_CALLS if it holds a call."""
+        start = self.start or Start()
+        count = max((h.choice for h in self._heads), default=0) + 1
+        reasons = self.finish.reasons if self.finish else ()
+        return Reply(
+            choices=tuple(self._choice(i, reasons) for i in range(max(count, len(reasons)))),
+            usage=self.usage,
+            id=start.id,
+            model=start.model,
+            created=start.created,
+            warnings=tuple(self._warnings),
+        )
+
+    def _choice(self, index: int, reasons: tuple[Reason, ...]) -> Choice:
+        parts = tuple(self._part(h) for h in self._heads if h.choice == index)
+        if index < len(reasons):
+            reason = reasons[index]
+        elif self.finish is not None:
+            reason = self.finish.reason
+        else:
+            reason = Reason.TOOL_CALLS if any(isinstance(p, ToolCall) for p in parts) else Reason.STOP
+        sequence = self.finish.stop_sequence if self.finish and index == 0 else None
+        return Choice(parts=parts, reason=reason, stop_sequence=sequence)
+
+    def _part(self, head: PartStart) -> ReplyPart:
+        text = "".join(self._texts[head.part])
+        media = self._media.get(head.part) or MediaDelta(head.part)
+        match head.kind:
+            case PartKind.TEXT:
+                return Text(text)
+            case PartKind.REFUSAL:
+                return Refusal(text)
+            case PartKind.REASONING:
+                return Reasoning(text, self._signatures.get(head.part), head.redacted)
+            case PartKind.TOOL:
+                return ToolCall(head.id or "", head.name or "", text)
+            case PartKind.IMAGE:
+                return Image(media_type=media.media_type, data=media.data, url=media.url)
+            case PartKind.FILE:
+                return File(media_type=media.media_type, data=media.data, url=media.url)
+
+
+def fold(events: Iterable[Event]) -> Reply:
+    """Events -> reply.  Raises the `ApiError` if the stream ended with one."""
+    folded = Fold().feed_all(events)
+    if folded.error is not None:
+        raise folded.error
+    return folded.reply()
+
+
+def unfold(reply: Reply) -> list[Event]:
+    """Reply -> the shortest legal stream that folds to it."""
+    events: list[Event] = [Start(reply.id, reply.model, reply.created), *reply.warnings]
+    number = 0
+    for index, choice in enumerate(reply.choices):
+        for part in choice.parts:
+            events += _unfold_part(part, number, index)
+            number += 1
+    if reply.usage is not None:
+        events.append(reply.usage)
+    reasons = tuple(c.reason for c in reply.choices)
+    first = reply.choices[0]
+    events.append(Finish(first.reason, first.stop_sequence, reasons if len(reasons) > 1 else ()))
+    return events
+
+
+def _unfold_part(part: ReplyPart, n: int, choice: int) -> list[Event]:
+    match part:
+        case Text():
+            return [PartStart(n, PartKind.TEXT, choice), *_text(n, part.text), PartEnd(n)]
+        case Refusal():
+            return [PartStart(n, PartKind.REFUSAL, choice), *_text(n, part.text), PartEnd(n)]
+        case Reasoning():
+            body: list[Event] = [ReasoningDelta(n, part.text)] if part.text else []
+            signed: list[Event] = [Signature(n, part.signature)] if part.signature is not None else []
+            return [PartStart(n, PartKind.REASONING, choice, redacted=part.redacted), *body, *signed, PartEnd(n)]
+        case ToolCall():
+            args: list[Event] = [ArgsDelta(n, part.arguments)] if part.arguments else []
+            return [PartStart(n, PartKind.TOOL, choice, part.id, part.name), *args, PartEnd(n)]
+        case Image() | File():
+            kind = PartKind.IMAGE if isinstance(part, Image) else PartKind.FILE
+            media = MediaDelta(n, part.media_type, part.data, part.url)
+            return [PartStart(n, kind, choice), media, PartEnd(n)]
+
+
+def _text(n: int, text: str) -> list[Event]:
+    return [TextDelta(n, text)] if text else []

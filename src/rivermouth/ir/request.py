@@ -1,0 +1,219 @@
+"""What a client asks for, in neutral words.
+
+Neutral rules that every dialect translates to:
+* `system` holds the leading instructions; a system message later in the talk stays in `messages`.
+* Tool results are messages of their own (`Role.TOOL`, one or more `ToolResult`), whatever the wire merges them into.
+* Tool arguments are JSON *text*, as the model wrote it; an absent one is "".
+* Images and files are base64 text with a media type, or a URL that is never fetched here.
+* `None` means "the client did not say"; a default is the target's business.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+
+class Role(StrEnum):
+    SYSTEM = "system"
+    USER = "user"
+    ASSISTANT = "assistant"
+    TOOL = "tool"
+
+
+class Text(msgspec.Struct, frozen=True, tag="text"):
+    text: str
+
+
+class Image(msgspec.Struct, frozen=True, tag="image"):
+    """Either `data` (base64, with `media_type`) or `url`.  `detail` is the client's wish for resolution."""
+
+    media_type: str | None = None
+    data: str | None = None
+    url: str | None = None
+    detail: str | None = None
+
+
+class File(msgspec.Struct, frozen=True, tag="file"):
+    """A document: `data` (base64, with `media_type`), `text`, `url`, or the upstream's own `file_id`."""
+
+    media_type: str | None = None
+    data: str | None = None
+    text: str | None = None
+    url: str | None = None
+    file_id: str | None = None
+    name: str | None = None
+
+
+class Audio(msgspec.Struct, frozen=True, tag="audio"):
+    data: str
+    format: str
+
+
+class Reasoning(msgspec.Struct, frozen=True, tag="reasoning"):
+    """What the model thought.  `signature` proves it to its maker; a redacted part has no text, only the signature."""
+
+    text: str = ""
+    signature: str | None = None
+    redacted: bool = False
+
+
+class Refusal(msgspec.Struct, frozen=True, tag="refusal"):
+    text: str
+
+
+class ToolCall(msgspec.Struct, frozen=True, tag="tool_call"):
+    """`arguments` is JSON text exactly as the model wrote it; "" means no arguments."""
+
+    id: str
+    name: str
+    arguments: str = ""
+
+
+class ToolResult(msgspec.Struct, frozen=True, tag="tool_result"):
+    """The answer to one tool call, paired by `id` (never by position)."""
+
+    id: str
+    content: tuple[Text | Image | File, ...] = ()
+    is_error: bool = False
+    name: str | None = None
+
+
+Part = Text | Image | File | Audio | Reasoning | Refusal | ToolCall | ToolResult
+
+
+class Message(msgspec.Struct, frozen=True):
+    role: Role
+    parts: tuple[Part, ...]
+    name: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The joined text parts; what a text-only target would see."""
+        return "".join(p.text for p in self.parts if isinstance(p, Text))
+
+
+class Tool(msgspec.Struct, frozen=True):
+    """A function the model may call.  `parameters` is a JSON schema of type object."""
+
+    name: str
+    description: str | None = None
+    parameters: dict[str, Any] = msgspec.field(default_factory=lambda: {"type": "object", "properties": {}})
+    strict: bool | None = None
+
+
+class Choose(StrEnum):
+    AUTO = "auto"
+    NONE = "none"
+    REQUIRED = "required"
+    NAMED = "named"
+
+
+class ToolChoice(msgspec.Struct, frozen=True):
+    """`name` is set exactly when `mode` is NAMED."""
+
+    mode: Choose
+    name: str | None = None
+
+
+class Format(StrEnum):
+    TEXT = "text"
+    JSON = "json"
+    JSON_SCHEMA = "json_schema"
+
+
+class ResponseFormat(msgspec.Struct, frozen=True):
+    """`schema` is set exactly when `kind` is JSON_SCHEMA."""
+
+    kind: Format
+    schema: dict[str, Any] | None = None
+    name: str | None = None
+    description: str | None = None
+    strict: bool | None = None
+
+
+class Sampling(msgspec.Struct, frozen=True):
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    min_p: float | None = None
+    seed: int | None = None
+    frequency_penalty: float | None = None
+    presence_penalty: float | None = None
+    repetition_penalty: float | None = None
+    logit_bias: dict[str, float] | None = None
+    logprobs: bool | None = None
+    top_logprobs: int | None = None
+
+
+class Thinking(msgspec.Struct, frozen=True):
+    """How hard to think.  `enabled` False forbids it; `effort` and `budget_tokens` are two ways to say how much."""
+
+    enabled: bool = True
+    effort: str | None = None
+    budget_tokens: int | None = None
+
+
+class Local(msgspec.Struct, frozen=True):
+    """Wishes that only an engine on this machine can meet.
+
+    keep_alive_s: seconds the model stays loaded after the call (0 now, negative for ever).
+    context_tokens: the context window wanted.  raw: the prompt is a completion, no chat template.
+    """
+
+    keep_alive_s: float | None = None
+    context_tokens: int | None = None
+    raw: bool = False
+
+
+class Original(msgspec.Struct, frozen=True):
+    """The client's body as it came: top-level fields, each as raw JSON.
+
+    A same-dialect upstream gets these bytes back with only the touched fields replaced, so nothing that we do not
+    model is lost.  A request that was changed after parsing must drop it (`msgspec.structs.replace(r, original=None)`).
+    """
+
+    dialect: str
+    fields: dict[str, msgspec.Raw]
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """One generation wanted.
+
+    n: how many choices.  max_tokens: of the answer, reasoning included.  stop: strings that end the answer.
+    include_usage: the client wants a usage frame in its stream.  original: see `Original`.
+    """
+
+    model: str
+    messages: tuple[Message, ...]
+    system: tuple[Text, ...] = ()
+    stream: bool = False
+    include_usage: bool = False
+    n: int = 1
+    max_tokens: int | None = None
+    stop: tuple[str, ...] = ()
+    tools: tuple[Tool, ...] = ()
+    tool_choice: ToolChoice | None = None
+    parallel_tools: bool | None = None
+    response_format: ResponseFormat | None = None
+    sampling: Sampling = Sampling()
+    thinking: Thinking | None = None
+    local: Local = Local()
+    user: str | None = None
+    metadata: dict[str, str] | None = None
+    original: Original | None = None
+
+
+class EmbedRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Texts to turn into vectors.  base64: little-endian float32 as base64.  single: a legacy one-vector reply."""
+
+    model: str
+    input: tuple[str, ...]
+    base64: bool = False
+    single: bool = False
+    dimensions: int | None = None
+    truncate: bool = True
+    local: Local = Local()
+    original: Original | None = None

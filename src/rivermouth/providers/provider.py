@@ -1,0 +1,69 @@
+"""The port behind which models live: an HTTP upstream, a Python generator, a scripted model, an engine process.
+
+One attempt at one target is an `Upstream`.  The engine asks it for batches until the stream's one end, and closes it
+whatever happened; it never asks again after `Finish` or `Error`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+from rivermouth.ir.events import Event
+from rivermouth.ir.reply import EmbedReply, ModelInfo
+from rivermouth.ir.request import EmbedRequest, Request
+from rivermouth.wire.frame import Frame
+
+
+class Batch(NamedTuple):
+    """Everything that arrived in one read, translated together.
+
+    frames: set only when the client speaks the upstream's dialect: each frame with how many of `events` it made.
+    body: set only for a non-streaming same-dialect reply: the upstream's JSON as it came.
+    """
+
+    events: list[Event]
+    frames: list[tuple[Frame, int]] | None = None
+    body: bytes | None = None
+
+
+class Upstream(Protocol):
+    """One attempt, running.  Nothing may be lost or leaked when `read` is cancelled, as long as `close` follows."""
+
+    async def read(self) -> Batch:
+        """The next batch; `events` may be empty (keep-alive noise).  Raises `ApiError` on failure."""
+        ...
+
+    async def close(self) -> None:
+        """Stop the work: close the socket, tell the engine.  Returns when that is confirmed.  Idempotent."""
+        ...
+
+
+class Provider(Protocol):
+    """Where calls go.  `name` is the word in "provider/model" and in records; `dialect` the one it speaks, if any."""
+
+    name: str
+    dialect: str | None
+
+    async def prepare(self, request: Request | EmbedRequest, model: str) -> None:
+        """Make the target ready (load a local model); the call's clocks start when this returns.  Raises `ApiError`."""
+        ...
+
+    async def open(self, request: Request, model: str, *, same_dialect: bool, warn: Callable[[str], None]) -> Upstream:
+        """Begin one attempt.  Follows `request.stream`.  `warn` is called with each request field that is ignored.
+
+        Raises `ApiError`; a failure before this returns has begun nothing.
+        """
+        ...
+
+    async def embed(self, request: EmbedRequest, model: str) -> EmbedReply:
+        """Vectors for texts.  Raises `ApiError` (not_found where it has no embeddings)."""
+        ...
+
+    async def models(self) -> list[ModelInfo]:
+        """What can be asked for here.  Raises `ApiError` when it cannot be found out."""
+        ...
+
+    async def close(self) -> None:
+        """Release connections, threads, processes."""
+        ...

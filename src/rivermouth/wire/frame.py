@@ -1,0 +1,26 @@
+"""A frame: one message of a stream, freed of its framing.  Readers turn bytes into frames and do nothing else."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple, Protocol
+
+FRAME_CAP_BYTES: Final = 16 * 1024 * 1024
+
+
+class Frame(NamedTuple):
+    """`name` is the SSE event name ("" where the protocol has none); `data` is the payload."""
+
+    name: str
+    data: bytes
+
+
+class Reader(Protocol):
+    """Bytes in, frames out; the result never depends on how the bytes were cut."""
+
+    def feed(self, data: bytes) -> list[Frame]:
+        """The frames that are complete now.  Raises `WireError` above the frame cap."""
+        ...
+
+    def statistics(self) -> dict[str, int]:
+        """`buffered_bytes` and `cap_bytes`."""
+        ...

@@ -1,0 +1,105 @@
+"""JSON, fast and safe for line-framed streams.  The only module that imports the JSON engine.
+
+Encoded bytes never hold U+0085, U+2028 or U+2029 unescaped: all three are legal in JSON, and clients that split lines
+as `str.splitlines` does break on them (F5).  C0 controls are escaped by JSON itself.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final, TypeVar
+
+import msgspec
+from msgspec.json import Decoder as Typed
+from msgspec.json import Encoder as _Encoder
+
+from rivermouth.ir.errors import WireError
+
+T = TypeVar("T")
+
+Raw = msgspec.Raw
+
+_encoder: Final = _Encoder()
+_encode: Final = _encoder.encode
+_any: Final = Typed()
+_fields: Final = Typed(dict[str, msgspec.Raw])
+_LONE_SURROGATE: Final = re.compile(
+    rb"\\\\|\\u[dD][89abAB][0-9a-fA-F]{2}(?:\\u[dD][c-fC-F][0-9a-fA-F]{2})?|\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+)
+
+
+def encode(value: Any) -> bytes:
+    """One line of compact JSON, with the three line separators escaped."""
+    return line_safe(_encode(value))
+
+
+def line_safe(data: bytes) -> bytes:
+    """The same JSON without a raw U+0085, U+2028 or U+2029.  They can only stand inside strings, so this is exact."""
+    if data.isascii():
+        return data
+    return (
+        data.replace(b"\xe2\x80\xa8", b"\\u2028").replace(b"\xe2\x80\xa9", b"\\u2029").replace(b"\xc2\x85", b"\\u0085")
+    )
+
+
+def decode(data: bytes | memoryview | msgspec.Raw) -> Any:
+    """Any JSON value.  Raises `WireError` with the position, not the content."""
+    return decode_as(_any, data)
+
+
+def fields(data: bytes | msgspec.Raw) -> dict[str, msgspec.Raw]:
+    """The top-level fields of an object, each still as its own bytes.  Raises `WireError`."""
+    return decode_as(_fields, data)
+
+
+def decode_as(decoder: Typed[T], data: bytes | memoryview | msgspec.Raw) -> T:
+    """A typed value.  A lone surrogate (half an emoji, as some servers cut them) reads as U+FFFD.
+
+    Raises `WireError` when the bytes are not JSON or not of that shape.
+    """
+    try:
+        return decoder.decode(data)
+    except msgspec.DecodeError as error:
+        mended = _mend_surrogates(bytes(data))
+        if mended is None:
+            raise WireError(str(error)) from None
+    except UnicodeDecodeError as error:
+        raise WireError(f"not UTF-8 at byte {error.start}") from None
+    try:
+        return decoder.decode(mended)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise WireError(str(error)) from None
+
+
+def typed(shape: type[T]) -> Typed[T]:
+    """A decoder for `shape`; make it once, at import."""
+    return Typed(shape)
+
+
+def convert(value: Any, shape: type[T]) -> T:
+    """An already decoded value as `shape`.  Raises `WireError`."""
+    try:
+        return msgspec.convert(value, shape)
+    except msgspec.ValidationError as error:
+        raise WireError(str(error)) from None
+
+
+def raw(value: Any) -> msgspec.Raw:
+    """A value as raw JSON, ready to stand among untouched fields."""
+    return msgspec.Raw(_encode(value))
+
+
+def _mend_surrogates(data: bytes) -> bytes | None:
+    """The data with lone surrogate escapes replaced, or None if there was none."""
+    found = False
+
+    def mend(match: re.Match[bytes]) -> bytes:
+        nonlocal found
+        text = match.group()
+        if len(text) == 6:
+            found = True
+            return b"\\ufffd"
+        return text
+
+    mended = _LONE_SURROGATE.sub(mend, data)
+    return mended if found else None

@@ -1,0 +1,100 @@
+"""Server-sent events, as the WHATWG standard reads them, on bytes.
+
+* Lines end in LF, CRLF or CR and in nothing else: U+2028 is text (F5).
+* `data:` with or without the space, several `data:` lines, comments, `id:`, `retry:` and a BOM are all taken (F3).
+* A block without data is no event, and a block that the end of the stream cut off is none either.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from rivermouth.ir.errors import WireError
+from rivermouth.wire.frame import FRAME_CAP_BYTES, Frame
+
+KEEP_ALIVE: Final = b": ping\n\n"
+_BOM: Final = b"\xef\xbb\xbf"
+
+
+def event(name: str, data: bytes) -> bytes:
+    """One event with a name.  `data` is a single line."""
+    return b"event: " + name.encode() + b"\ndata: " + data + b"\n\n"
+
+
+def data(payload: bytes) -> bytes:
+    """One event without a name.  `payload` is a single line."""
+    return b"data: " + payload + b"\n\n"
+
+
+class SseReader:
+    """Bytes to frames.  Linear in the input, whatever the cuts; at most `cap_bytes` are held."""
+
+    __slots__ = ("_after_cr", "_begun", "_buffer", "_cap", "_scanned")
+
+    def __init__(self, cap_bytes: int = FRAME_CAP_BYTES) -> None:
+        self._buffer = bytearray()
+        self._scanned = 0
+        self._after_cr = False
+        self._begun = False
+        self._cap = cap_bytes
+
+    def feed(self, data: bytes) -> list[Frame]:
+        if not data:
+            return []
+        if self._after_cr:
+            self._after_cr = False
+            if data[:1] == b"\n":
+                data = data[1:]
+        if b"\r" in data:
+            self._after_cr = data.endswith(b"\r")
+            data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        blocks = data.split(b"\n\n") if self._begun and not self._buffer and data.endswith(b"\n\n") else self._cut(data)
+        frames = []
+        for block in blocks:
+            if block[:6] == b"data: " and b"\n" not in block:
+                frames.append(Frame("", block[6:]))
+            elif block:
+                frame = _parse(block)
+                if frame is not None:
+                    frames.append(frame)
+        return frames
+
+    def statistics(self) -> dict[str, int]:
+        return {"buffered_bytes": len(self._buffer), "cap_bytes": self._cap}
+
+    def _cut(self, data: bytes) -> list[bytes]:
+        """The blocks that are complete now; the rest stays in the buffer."""
+        buffer = self._buffer
+        buffer += data
+        if not self._begun:
+            if len(buffer) < len(_BOM) and _BOM.startswith(buffer):
+                return []
+            if buffer.startswith(_BOM):
+                del buffer[: len(_BOM)]
+            self._begun = True
+            self._scanned = 0
+        end = buffer.rfind(b"\n\n", max(self._scanned - 1, 0))
+        if end < 0:
+            self._scanned = len(buffer)
+            if len(buffer) > self._cap:
+                raise WireError(f"a stream event is larger than {self._cap} bytes")
+            return []
+        whole = bytes(buffer[:end])
+        del buffer[: end + 2]
+        self._scanned = len(buffer)
+        return whole.split(b"\n\n")
+
+
+def _parse(block: bytes) -> Frame | None:
+    """One block of lines as the standard dispatches it; None when it carries no data."""
+    name = ""
+    lines: list[bytes] = []
+    for line in block.split(b"\n"):
+        field, _, value = line.partition(b":")
+        if value[:1] == b" ":
+            value = value[1:]
+        if field == b"data":
+            lines.append(value)
+        elif field == b"event":
+            name = value.decode("utf-8", "replace")
+    return Frame(name, b"\n".join(lines)) if lines else None
