@@ -147,7 +147,10 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     `relay(answer)` joins the two when both sides speak it; `relay_reply(body, answer)` is its non-streaming twin.
     `losses`: request fields this dialect cannot carry, as `build_request` names them.
     `auth(key)` gives the headers that carry a provider's key; `models_path` and `parse_models` list its models.
+    `passed_headers`: request headers (lower case) that a same-dialect upstream needs to understand the original body;
+    the HTTP side puts those that came into `Original.headers`, `build_request` into `Outgoing.headers`.
     `documents` encodes this dialect's other answers, by operation, as `function(value, answer) -> bytes`.
+    `bodies` parses its other requests (pull, copy, delete, show), by operation, as `function(body) -> value`.
     """
 
     name: str
@@ -176,8 +179,11 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     encode_embed: Callable[[EmbedReply, EmbedRequest, Answer], bytes] | None = None
     build_embed: Callable[[EmbedRequest, str], Outgoing] | None = None
     parse_embed_reply: Callable[[bytes], EmbedReply] | None = None
+    passed_headers: frozenset[str] = frozenset()
     models_path: str = "/models"
     parse_models: Callable[[bytes], list[ModelInfo]] | None = None
     encode_models: Callable[[list[ModelInfo], Route], bytes] | None = None
     encode_model: Callable[[ModelInfo, Route], bytes] | None = None
     encode_count: Callable[[int], bytes] | None = None
+    documents: Mapping[Operation, Callable[[Any, Answer], bytes]] = {}
+    bodies: Mapping[Operation, Callable[[bytes], Any]] = {}

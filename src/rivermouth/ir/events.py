@@ -7,6 +7,7 @@ stream and dense in the order of opening; a part belongs to one choice.  Which o
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Final
 
 import msgspec
 
@@ -153,9 +154,13 @@ Event = (
 )
 
 
+_TOKENS: Final = tuple(f for f in Usage.__struct_fields__ if f.endswith("_tokens"))
+
+
 def merge_usage(old: Usage | None, new: Usage) -> Usage:
-    """`new` over `old`, field by field; what `new` does not say stays."""
+    """`new` over `old`, field by field; what `new` does not say stays, and with it the mark of an estimate."""
     if old is None:
         return new
     said = {f: v for f in new.__struct_fields__ if (v := getattr(new, f)) is not None and f != "estimated"}
-    return msgspec.structs.replace(old, estimated=new.estimated, **said)
+    kept = any(getattr(old, f) is not None and f not in said for f in _TOKENS)
+    return msgspec.structs.replace(old, estimated=new.estimated or (old.estimated and kept), **said)

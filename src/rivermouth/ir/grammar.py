@@ -125,7 +125,8 @@ class Grammar:
     def _start(self, event: PartStart) -> None:
         if event.part != self._next:
             raise GrammarError(f"part {event.part} opened, {self._next} was due")
-        if (event.kind is PartKind.TOOL) != (bool(event.id) and bool(event.name)):
+        named = bool(event.id) and bool(event.name) if event.kind is PartKind.TOOL else not (event.id or event.name)
+        if not named:
             raise GrammarError(f"part {event.part}: a tool call, and nothing else, has an id and a name")
         self._next += 1
         self._live[event.part] = DELTAS[event.kind]

@@ -173,10 +173,12 @@ class Original(msgspec.Struct, frozen=True):
 
     A same-dialect upstream gets these bytes back with only the touched fields replaced, so nothing that we do not
     model is lost.  A request that was changed after parsing must drop it (`msgspec.structs.replace(r, original=None)`).
+    headers: the client's request headers that the dialect passes on (`Dialect.passed_headers`), in lower case.
     """
 
     dialect: str
     fields: dict[str, msgspec.Raw]
+    headers: dict[str, str] = {}
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -184,6 +186,9 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
     n: how many choices.  max_tokens: of the answer, reasoning included.  stop: strings that end the answer.
     include_usage: the client wants a usage frame in its stream.  original: see `Original`.
+    untranslatable: fields of `original` without which the answer would be wrong and which have no neutral form; only
+    an upstream of the same dialect, given the original, may take such a request.
+    unmodelled: fields of `original` that other targets go without: a loss for each, unless the original is used.
     """
 
     model: str
@@ -204,6 +209,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     user: str | None = None
     metadata: dict[str, str] | None = None
     original: Original | None = None
+    untranslatable: tuple[str, ...] = ()
+    unmodelled: tuple[str, ...] = ()
 
 
 class EmbedRequest(msgspec.Struct, frozen=True, kw_only=True):

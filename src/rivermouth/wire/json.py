@@ -29,8 +29,11 @@ _LONE_SURROGATE: Final = re.compile(
 
 
 def encode(value: Any) -> bytes:
-    """One line of compact JSON, with the three line separators escaped."""
-    return line_safe(_encode(value))
+    """One line of compact JSON, with the three line separators escaped.  Half an emoji is encoded as U+FFFD."""
+    try:
+        return line_safe(_encode(value))
+    except UnicodeEncodeError:
+        return line_safe(_encode(_whole(value)))
 
 
 def line_safe(data: bytes) -> bytes:
@@ -65,9 +68,11 @@ def decode_as(decoder: Typed[T], data: bytes | memoryview | msgspec.Raw) -> T:
             raise WireError(str(error)) from None
     except UnicodeDecodeError as error:
         raise WireError(f"not UTF-8 at byte {error.start}") from None
+    except RecursionError:
+        raise WireError("JSON is nested too deeply") from None
     try:
         return decoder.decode(mended)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise WireError(str(error)) from None
 
 
@@ -87,6 +92,21 @@ def convert(value: Any, shape: type[T]) -> T:
 def raw(value: Any) -> msgspec.Raw:
     """A value as raw JSON, ready to stand among untouched fields."""
     return msgspec.Raw(_encode(value))
+
+
+def _whole(value: Any) -> Any:
+    """The value with lone surrogates replaced in every string.  Only for the rare value that cannot be encoded."""
+    match value:
+        case str():
+            return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        case dict():
+            return {_whole(k): _whole(v) for k, v in value.items()}
+        case list() | tuple():
+            return [_whole(v) for v in value]
+        case msgspec.Struct():
+            return msgspec.structs.replace(value, **{f: _whole(getattr(value, f)) for f in value.__struct_fields__})
+        case _:
+            return value
 
 
 def _mend_surrogates(data: bytes) -> bytes | None:

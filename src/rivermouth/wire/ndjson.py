@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from rivermouth.ir.errors import WireError
 from rivermouth.wire.frame import FRAME_CAP_BYTES, Frame
+
+_TOO_LARGE: Final = "a stream line is larger than %d bytes"
 
 
 def line(payload: bytes) -> bytes:
@@ -24,22 +28,29 @@ class NdjsonReader:
     def feed(self, data: bytes) -> list[Frame]:
         buffer = self._buffer
         if not buffer and data.endswith(b"\n"):
-            return _frames(data)
+            return _frames(data, self._cap)
         buffer += data
         end = buffer.rfind(b"\n", self._scanned)
         if end < 0:
             self._scanned = len(buffer)
-            if len(buffer) > self._cap:
-                raise WireError(f"a stream line is larger than {self._cap} bytes")
+            self._check_rest()
             return []
         whole = bytes(buffer[:end])
         del buffer[: end + 1]
         self._scanned = len(buffer)
-        return _frames(whole)
+        self._check_rest()
+        return _frames(whole, self._cap)
 
     def statistics(self) -> dict[str, int]:
         return {"buffered_bytes": len(self._buffer), "cap_bytes": self._cap}
 
+    def _check_rest(self) -> None:
+        if len(self._buffer) > self._cap:
+            raise WireError(_TOO_LARGE % self._cap)
 
-def _frames(data: bytes) -> list[Frame]:
-    return [Frame("", text) for part in data.split(b"\n") if (text := part.strip())]
+
+def _frames(data: bytes, cap_bytes: int) -> list[Frame]:
+    lines = data.split(b"\n")
+    if len(data) > cap_bytes and any(len(each) > cap_bytes for each in lines):
+        raise WireError(_TOO_LARGE % cap_bytes)
+    return [Frame("", text) for each in lines if (text := each.strip())]

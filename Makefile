@@ -1,0 +1,49 @@
+# Two commands matter: `make demo` shows it working, `make test` proves it.  Both need only make and a Python 3.11+.
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check bench docs fault lock clean
+
+BIN := .venv/bin
+ARGS ?=
+
+help: ## what can be asked for
+	@sed -n 's/^\([a-z]*\):.*## /\1	/p' $(MAKEFILE_LIST) | expand -t 10
+
+setup: ## make .venv with everything that running and testing need
+	@requirements/install dev
+
+demo: ## pull a small model, serve it, and stream an answer in three dialects
+	@requirements/install runtime
+	$(BIN)/rivermouth demo $(ARGS)
+
+test: setup ## the whole suite; fails when a promise has no passing test (ARGS="-k sse" for a part)
+	$(BIN)/python -m pytest -o promises_strict=true $(ARGS)
+
+check: setup ## format, lint, types and import directions
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: ## measure against a fake upstream, beside nginx, and write docs/benchmarks.md (needs gcc and two cores)
+	@requirements/install runtime
+	$(BIN)/python benchmarks/run.py $(ARGS)
+
+docs: setup ## write the generated pages again, and test the documentation against the code
+	$(BIN)/python -m docs.generate
+	$(BIN)/python -m pytest tests/test_repository.py tests/test_docs.py $(ARGS)
+
+fault: setup ## the tests that prove one line of the documents: make fault LINE=F7
+	$(BIN)/python -m pytest -v --covering $(LINE) $(ARGS)
+
+lock: setup ## resolve the dependencies again (UPGRADE=--upgrade for newer versions)
+	$(BIN)/uv pip compile pyproject.toml requirements/build.in --extra openvino --extra dev $(UPGRADE) $(LOCK) \
+		-o requirements/dev.txt
+	$(BIN)/uv pip compile pyproject.toml requirements/build.in --extra openvino -c requirements/dev.txt $(LOCK) \
+		-o requirements/runtime.txt
+
+LOCK := --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
+	--custom-compile-command "make lock"
+
+clean: ## remove .venv and what tools left behind
+	rm -rf .venv build dist artefacts .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	$(MAKE) -C benchmarks clean

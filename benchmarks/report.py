@@ -1,0 +1,170 @@
+"""Results as a table, and against the goals."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import platform
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from scenarios import SCENARIOS, Measured
+
+BEGIN, END = "<!-- results: written by make bench -->", "<!-- end of results -->"
+Lookup = dict[tuple[str, str, str], Measured]
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of the table: which scenario, and how its cell is written."""
+
+    title: str
+    scenario: str
+    cell: Callable[[Measured], str]
+
+
+def paced(m: Measured) -> str:
+    wanted = 1000 * 20
+    kept = "kept" if m.result["chunks_s"] >= 0.98 * wanted else f"NOT KEPT ({m.result['chunks_s']:.0f}/s)"
+    return f"{m.result['gw_cpu_pct']:.0f}%, {m.result['lat_us']['p99'] / 1000:.1f} ms, {kept}"
+
+
+COLUMNS = (
+    Column("A: one-way p50 us", "A", lambda m: f"{m.result['lat_us']['p50']:.0f}"),
+    Column("A: TTFT p50 ms", "A", lambda m: f"{m.result['ttft_us']['p50'] / 1000:.2f}"),
+    Column("B: CPU us per chunk", "B", lambda m: f"{m.result['gw_us_per_chunk']:.2f}"),
+    Column("B: chunks/s", "B", lambda m: f"{m.result['chunks_s']:.0f}"),
+    Column("C: CPU, one-way p99", "C", paced),
+    Column("D: CPU us per request", "D", lambda m: f"{m.result['gw_us_per_stream']:.0f}"),
+    Column("KiB per idle stream", "memory", lambda m: f"{m.result['kb_per_stream']:.1f}"),
+    Column("chunks sent per left client", "close", lambda m: f"{sent_per_call(m):.1f}"),
+    Column("KiB per slow reader", "slow", lambda m: f"{m.result['kb_per_stream']:.0f}"),
+)
+
+
+def sent_per_call(m: Measured) -> float:
+    """Content chunks that the upstream sent for each call whose client left after its fifth."""
+    return m.upstream.get("chunks", 0) / max(1, m.upstream.get("requests", 0))
+
+
+def table(measured: list[Measured]) -> str:
+    """One row for each target and client format."""
+    found = {(m.target, m.format, m.scenario): m for m in measured}
+    rows = list(dict.fromkeys((m.target, m.format) for m in measured if m.format != "json"))
+    lines = ["| | " + " | ".join(column.title for column in COLUMNS) + " |", "|---" * (len(COLUMNS) + 1) + "|"]
+    for target, client in rows:
+        cells = []
+        for column in COLUMNS:
+            of = "json" if column.scenario == "D" and client == "openai" else client
+            m = found.get((target, of, column.scenario))
+            wrong = f" ({m.result['errors']} WRONG)" if m and m.result["errors"] else ""
+            cells.append(
+                "" if m is None or (not m.result["gw_cpu_s"] and "CPU" in column.title) else column.cell(m) + wrong
+            )
+        lines.append(f"| {target}, {client} client | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What must hold for Rivermouth; `ask` gives the measured value, the limit, and None where it was not measured."""
+
+    title: str
+    ask: Callable[[Lookup], tuple[float, float] | None]
+    unit: str
+
+
+def worst(found: Lookup, scenario: str, value: Callable[[Measured], float]) -> float | None:
+    values = [value(m) for (target, _, name), m in found.items() if name == scenario and target == "Rivermouth"]
+    return max(values, default=None)
+
+
+def of_nginx(found: Lookup, scenario: str, client: str, value: Callable[[Measured], float]) -> float | None:
+    m = found.get(("nginx", client, scenario))
+    return None if m is None else value(m)
+
+
+def per_chunk(found: Lookup) -> tuple[float, float] | None:
+    mine = worst(found, "B", lambda m: m.result["gw_us_per_chunk"])
+    yardstick = of_nginx(found, "B", "openai", lambda m: m.result["gw_us_per_chunk"])
+    return None if mine is None else (mine, max(8.0, 3.5 * yardstick if yardstick else 0.0))
+
+
+def one_way(found: Lookup) -> tuple[float, float] | None:
+    mine = worst(found, "A", lambda m: m.result["lat_us"]["p50"])
+    yardstick = of_nginx(found, "A", "openai", lambda m: m.result["lat_us"]["p50"])
+    return None if mine is None or yardstick is None else (mine, 1.8 * yardstick)
+
+
+def below(
+    limit: float, scenario: str, value: Callable[[Measured], float]
+) -> Callable[[Lookup], tuple[float, float] | None]:
+    def ask(found: Lookup) -> tuple[float, float] | None:
+        mine = worst(found, scenario, value)
+        return None if mine is None else (mine, limit)
+
+    return ask
+
+
+def lost_chunks(found: Lookup) -> tuple[float, float] | None:
+    return sum(m.result["errors"] for (target, _, _), m in found.items() if target == "Rivermouth"), 0
+
+
+GOALS = (
+    Goal("B: CPU per chunk, at most 8 us or 3.5 times nginx", per_chunk, "us"),
+    Goal("A: one-way p50, at most 1.8 times nginx", one_way, "us"),
+    Goal("C: one-way p99 below 5 ms", below(5_000, "C", lambda m: m.result["lat_us"]["p99"]), "us"),
+    Goal("C: 20 000 chunks/s kept", below(-0.98 * 20_000, "C", lambda m: -m.result["chunks_s"]), "(negated) chunks/s"),
+    Goal("D: at most 550 us per request", below(550, "D", lambda m: m.result["gw_us_per_stream"]), "us"),
+    Goal("at most 40 KiB per idle stream", below(40, "memory", lambda m: m.result["kb_per_stream"]), "KiB"),
+    Goal("at most 2 chunks more after the client left", below(7, "close", sent_per_call), "chunks"),
+    Goal("at most 1 MiB for a slow reader", below(1024, "slow", lambda m: m.result["kb_per_stream"]), "KiB"),
+    Goal("streams that were not exactly right", lost_chunks, ""),
+)
+
+
+def goals(measured: Iterable[Measured]) -> str:
+    """Goal, worst value over the client formats, limit, verdict."""
+    found = {(m.target, m.format, m.scenario): m for m in measured}
+    lines = ["| Goal | Measured | Limit | |", "|---|---|---|---|"]
+    for goal in GOALS:
+        asked = goal.ask(found)
+        if asked is None or not any(target == "Rivermouth" for target, _, _ in found):
+            lines.append(f"| {goal.title} | not measured | | |")
+            continue
+        mine, limit = asked
+        lines.append(
+            f"| {goal.title} | {mine:.1f} {goal.unit} | {limit:.1f} | {'met' if mine <= limit else 'MISSED'} |"
+        )
+    return "\n".join(lines)
+
+
+def machine() -> str:
+    """The processor, its cores, and what runs on it."""
+    cpu = re.search(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(encoding="utf-8"), re.MULTILINE)
+    name = cpu[1] if cpu else platform.machine()
+    return f"{name}, {os.cpu_count()} cores, Linux {platform.release()}, Python {platform.python_version()}"
+
+
+def results(measured: list[Measured], command: str, pinned: bool) -> str:
+    """The part of docs/benchmarks.md that is written anew."""
+    today = datetime.datetime.now(datetime.UTC).date().isoformat()
+    cores = "gateway on core 0, upstream and load generator on core 1" if pinned else "NOT pinned: fewer than two cores"
+    loads = "\n".join(f"- **{key}**: {scenario.title} (`{scenario.model}`)" for key, scenario in SCENARIOS.items())
+    return "\n\n".join(
+        [
+            f"Measured {today} with `{command}`: {machine()}; {cores}.",
+            table(measured),
+            goals(measured),
+            loads,
+        ]
+    )
+
+
+def write(page: Path, text: str) -> None:
+    """Put the results between the page's two marks."""
+    before, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)
+    _, _, after = rest.partition(END)
+    page.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{after}", encoding="utf-8")

@@ -1,0 +1,104 @@
+"""The loads, as data, and the running of one: load generator in, one JSON line out."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from targets import HERE, Target, pin
+
+Result = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One load.  model: the upstream's knobs.  options: the load generator's.  formats: which clients it is run with.
+
+    fresh: each client meets a process of its own, because what is measured is how its memory grows.
+    """
+
+    title: str
+    model: str
+    options: dict[str, float]
+    formats: tuple[str, ...]
+    fresh: bool = False
+
+    def scaled(self, factor: float) -> dict[str, float]:
+        return {name: value * factor if name == "dur" else value for name, value in self.options.items()}
+
+
+CLIENTS = ("openai", "anthropic", "ollama")
+
+SCENARIOS: dict[str, Scenario] = {
+    "A": Scenario("one stream, 5 ms apart", "bench-n200-i5", {"conns": 1, "n": 200, "warm": 1.5, "dur": 4}, CLIENTS),
+    "B": Scenario("64 streams at saturation", "bench-n200", {"conns": 64, "n": 200, "warm": 1, "dur": 4}, CLIENTS),
+    "C": Scenario(
+        "1000 streams, 20 chunks/s each",
+        "bench-n400-i50",
+        {"conns": 1000, "n": 400, "ramp": 3000, "warm": 5, "dur": 6, "grace": 0},
+        CLIENTS,
+    ),
+    "D": Scenario("non-streaming replies", "bench-n20", {"conns": 16, "n": 20, "warm": 1, "dur": 4}, ("json",)),
+    "memory": Scenario(
+        "1000 idle streams",
+        "bench-n100-i20000",
+        {"conns": 1000, "n": 100, "ramp": 3000, "warm": 5, "dur": 2, "grace": 0},
+        CLIENTS,
+        fresh=True,
+    ),
+    "close": Scenario(
+        "clients that leave after 5 chunks, 50 ms apart",
+        "bench-n200-i50",
+        {"conns": 16, "n": 200, "abort": 5, "warm": 0.2, "dur": 3},
+        CLIENTS,
+    ),
+    "slow": Scenario(
+        "8 readers of 200 KB/s, an upstream that could send everything at once",
+        "bench-n40000-s200",
+        {"conns": 8, "n": 40_000, "s": 200, "slow": 200_000, "warm": 1, "dur": 5, "grace": 0},
+        CLIENTS,
+        fresh=True,
+    ),
+}
+
+WARM_UP = Scenario("before anything is measured", "bench-n50", {"conns": 16, "n": 50, "warm": 0.2, "dur": 0.5}, CLIENTS)
+
+
+@dataclass
+class Measured:
+    """One scenario, one client format, one target.  upstream: how its statistics grew meanwhile."""
+
+    scenario: str
+    format: str
+    target: str
+    result: Result
+    upstream: dict[str, int] = field(default_factory=dict)
+
+
+def command(target: Target, scenario: Scenario, client: str, factor: float) -> list[str]:
+    way = target.ways[client]
+    options = {
+        "port": target.port,
+        "path": way.path,
+        "fmt": client,
+        "model": target.model.format(scenario.model),
+        **scenario.scaled(factor),
+    }
+    words = [f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}" for name, value in options.items()]
+    words += [f"h={header}" for header in way.headers]
+    words += [f"pids={','.join(map(str, target.pids))}"] if target.pids else []
+    return [str(HERE / "loadgen"), *words]
+
+
+def load(target: Target, scenario: Scenario, client: str, core: int | None, factor: float) -> Result:
+    """Run the load; raises when the load generator says nothing."""
+    done = subprocess.run(
+        command(target, scenario, client, factor), capture_output=True, text=True, preexec_fn=pin(core), check=False
+    )
+    if not done.stdout:
+        raise RuntimeError(f"loadgen failed: {done.stderr}")
+    result: Result = json.loads(done.stdout)
+    return result

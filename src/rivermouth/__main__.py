@@ -1,0 +1,5 @@
+"""`python -m rivermouth`."""
+
+from rivermouth.cli import main
+
+main()

@@ -1,0 +1,190 @@
+"""The composition root: from a configuration to a running set of services.  The only place that names adapters."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Final
+
+import msgspec
+import structlog
+
+from rivermouth.config import Config, EndpointConfig, ProviderConfig, ProviderTimeouts
+from rivermouth.dialects import discover
+from rivermouth.engine.deadlines import Limits
+from rivermouth.engine.engine import Engine, Settings
+from rivermouth.engine.interrupt import By
+from rivermouth.engine.record import Recorder
+from rivermouth.local.provider import LocalProvider
+from rivermouth.observe import Metrics, watch_loop
+from rivermouth.providers.http import HttpProvider, HttpTarget
+from rivermouth.providers.provider import Provider
+from rivermouth.providers.python import PythonProvider
+from rivermouth.providers.scripted import ScriptedProvider
+from rivermouth.routing.catalog import Catalog
+from rivermouth.routing.endpoint import Endpoint
+from rivermouth.routing.health import Health
+from rivermouth.store.datadir import DataDir
+from rivermouth.store.port import CallRecord, Status
+from rivermouth.store.sqlite import SqliteCallStore
+
+log = structlog.get_logger()
+
+LOCAL: Final = "local"
+SCRIPTED: Final = "scripted"
+LOCAL_IDLE_S: Final = 180.0
+
+
+class Services(msgspec.Struct, frozen=True):
+    """Everything that a front (HTTP, the CLI) needs."""
+
+    config: Config
+    engine: Engine
+    catalog: Catalog
+    local: LocalProvider
+    metrics: Metrics
+    recorder: Recorder
+
+    def end_all(self) -> None:
+        """End every call that runs, because of the shutdown."""
+        for call in list(self.engine.inflight):
+            call.interrupt.cancel(By.SHUTDOWN)
+
+
+def new_id() -> str:
+    """An id that sorts by time: 48 bits of milliseconds, 80 bits of chance, as 32 hex digits."""
+    return f"{time.time_ns() // 1_000_000:012x}{os.urandom(10).hex()}"
+
+
+@asynccontextmanager
+async def services(config: Config, data: DataDir, *, scripted: bool = False) -> AsyncIterator[Services]:
+    """Open them all, and close them in the opposite order: nothing recorded is lost.
+
+    Takes the data directory for this process and ends the calls that a killed server left open.
+    Raises `DataDirBusy`, `StoreError`, `ConfigError`.
+    """
+    async with AsyncExitStack() as stack:
+        stack.enter_context(data.lock())
+        store = await asyncio.to_thread(SqliteCallStore.open, data.database)
+        stack.callback(store.dispose)
+        interrupted = await asyncio.to_thread(store.interrupt_open)
+        if interrupted:
+            log.warning("calls.interrupted", count=interrupted)
+        metrics = Metrics(models=config.models, providers=(LOCAL, SCRIPTED, *config.providers))
+        recorder = await stack.enter_async_context(Recorder(store, secrets=config.secrets))
+        local = local_provider(config, data)
+        stack.push_async_callback(local.close)
+        providers: dict[str, Provider] = {LOCAL: local}
+        if scripted:
+            providers[SCRIPTED] = ScriptedProvider()
+        for provider in config.providers.values():
+            providers[provider.name] = made = _provider(provider, config)
+            stack.push_async_callback(made.close)
+        catalog = _catalog(config, providers, own=(LOCAL, SCRIPTED) if scripted else (LOCAL,))
+
+        def ended(final: CallRecord) -> None:
+            metrics.ended(final)
+            if final.status is Status.FAILED:
+                log.warning(
+                    "call.failed", call=final.id, kind=final.kind, provider=final.provider, reason=final.message
+                )
+
+        engine = Engine(
+            catalog=catalog,
+            providers=providers,
+            recorder=recorder,
+            settings=_settings(config),
+            health=Health(enabled=config.resilience.cooldown),
+            ended=ended,
+        )
+        metrics.inflight_from(lambda: len(engine.inflight))
+        watch = asyncio.create_task(watch_loop(metrics))
+        stack.callback(watch.cancel)
+        yield Services(config, engine, catalog, local, metrics, recorder)
+
+
+def local_provider(config: Config, data: DataDir) -> LocalProvider:
+    """The engine on this machine; nothing is loaded yet."""
+    return LocalProvider(
+        data.path / "models",
+        keep_alive_s=config.local.keep_alive,
+        max_models=config.local.max_models,
+        chat_template=config.local.chat_template,
+    )
+
+
+def _provider(config: ProviderConfig, whole: Config) -> Provider:
+    if config.python is not None:
+        return PythonProvider(config.name, config.python)
+    if config.dialect is None or config.base_url is None:
+        raise TypeError(f"provider {config.name} has neither a generator nor an address")
+    connect_s = min(whole.timeouts.connect_s, config.timeouts.connect_s or whole.timeouts.connect_s)
+    return HttpProvider(
+        HttpTarget(
+            name=config.name,
+            dialect=discover()[config.dialect],
+            base_url=config.base_url,
+            api_key=config.api_key,
+            headers=config.headers,
+            ca_file=config.ca_file,
+            connect_s=connect_s,
+            quirks=tuple(sorted(config.quirks)),
+        )
+    )
+
+
+def _catalog(config: Config, providers: dict[str, Provider], own: tuple[str, ...]) -> Catalog:
+    endpoints = {name: _endpoint(name, e) for name, e in config.endpoints.items()}
+    models = {name: tuple(_resolved(ref, endpoints) for ref in m.endpoints) for name, m in config.models.items()}
+    return Catalog(models=models, endpoints=endpoints.values(), providers=providers, own=own, now_s=time.monotonic)
+
+
+def _endpoint(name: str, config: EndpointConfig) -> Endpoint:
+    return Endpoint(
+        id=name,
+        provider=config.provider,
+        model=config.model,
+        version=config.version,
+        region=config.region,
+        sovereignty=config.sovereignty,
+        retention=config.retention,
+        price=config.price,
+    )
+
+
+def _resolved(reference: str, endpoints: dict[str, Endpoint]) -> Endpoint:
+    """An endpoint's id, or "provider/model": an endpoint without metadata."""
+    known = endpoints.get(reference)
+    if known is not None:
+        return known
+    provider, _, model = reference.partition("/")
+    return Endpoint(id=reference, provider=provider, model=model)
+
+
+def _settings(config: Config) -> Settings:
+    times = config.timeouts
+    limits = Limits(
+        connect_s=times.connect_s,
+        first_token_s=times.first_token_s,
+        idle_s=times.idle_s,
+        total_s=times.total_s,
+        hold_s=times.hold_s,
+    )
+    narrower = {name: _narrowed(limits, p.timeouts) for name, p in config.providers.items()}
+    own = msgspec.structs.replace(limits, first_token_s=max(limits.first_token_s, LOCAL_IDLE_S), idle_s=LOCAL_IDLE_S)
+    block = config.routing_block
+    return Settings(
+        limits=limits,
+        provider_limits={**narrower, LOCAL: own},
+        own_idle=frozenset({LOCAL}),
+        retries=config.resilience.retries,
+        routing_key=block.key if block.send == "always" else None,
+    )
+
+
+def _narrowed(limits: Limits, timeouts: ProviderTimeouts) -> Limits:
+    given = {f: v for f in timeouts.__struct_fields__ if (v := getattr(timeouts, f)) is not None}
+    return msgspec.structs.replace(limits, **given)

@@ -1,0 +1,55 @@
+"""The configuration: `load` it, and every fault in it is named with its file, line and key.
+
+schema: the tables and their keys.  shape: does a document have that shape.  lines: on which line is a key.
+check: what needs two tables to judge.  presets: the providers that need only a key.
+"""
+
+from __future__ import annotations
+
+from rivermouth.config.check import BUILT_IN, find_endpoint, is_loopback
+from rivermouth.config.load import load, override, parse
+from rivermouth.config.presets import PRESETS, Preset
+from rivermouth.config.problems import ConfigError, Problem
+from rivermouth.config.schema import (
+    Config,
+    EndpointConfig,
+    HttpConfig,
+    LocalConfig,
+    ModelConfig,
+    OpenAiConfig,
+    Price,
+    ProviderConfig,
+    ProviderTimeouts,
+    RecordsConfig,
+    ResilienceConfig,
+    RoutingBlockConfig,
+    ServerConfig,
+    TimeoutsConfig,
+)
+
+__all__ = [
+    "BUILT_IN",
+    "PRESETS",
+    "Config",
+    "ConfigError",
+    "EndpointConfig",
+    "HttpConfig",
+    "LocalConfig",
+    "ModelConfig",
+    "OpenAiConfig",
+    "Preset",
+    "Price",
+    "Problem",
+    "ProviderConfig",
+    "ProviderTimeouts",
+    "RecordsConfig",
+    "ResilienceConfig",
+    "RoutingBlockConfig",
+    "ServerConfig",
+    "TimeoutsConfig",
+    "find_endpoint",
+    "is_loopback",
+    "load",
+    "override",
+    "parse",
+]

@@ -1,0 +1,201 @@
+"""What needs more than one table to judge, and how presets, the file and the environment become providers.
+
+Pure: the environment and the known dialects arrive as arguments.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from ipaddress import ip_address, ip_network
+from typing import Final
+from urllib.parse import urlsplit
+
+from rivermouth.config.presets import PRESETS, QUIRKS, Preset
+from rivermouth.config.problems import did_you_mean
+from rivermouth.config.schema import Config, ConfigFile, EndpointConfig, ProviderConfig, ProviderTable, ServerConfig
+from rivermouth.config.shape import Fault
+from rivermouth.secrets import Secret
+
+BUILT_IN: Final = frozenset({"local", "scripted"})
+"""Provider names that are not configured: the engine on this machine, and the scripted model."""
+
+OLLAMA_PORT: Final = 11434
+_WILDCARDS: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104
+_NAME: Final = re.compile(r"[A-Za-z0-9_.-]+")
+
+
+def providers(
+    file: ConfigFile, environ: Mapping[str, str], dialects: frozenset[str]
+) -> tuple[dict[str, ProviderConfig], list[Fault]]:
+    """Those of the file in its order, then the presets that the environment switches on."""
+    faults: list[Fault] = []
+    found: dict[str, ProviderConfig] = {}
+    for name, table in file.providers.items():
+        faults += _provider_faults(name, table, environ, dialects)
+        if table.enabled:
+            found[name] = _from_file(name, table, environ)
+    for name, preset in PRESETS.items():
+        if name not in file.providers:
+            switched_on = _from_environment(name, preset, environ)
+            if switched_on is not None and not _is_this_server(switched_on.base_url or "", file.server):
+                found[name] = switched_on
+    return found, faults
+
+
+def _provider_faults(
+    name: str, table: ProviderTable, environ: Mapping[str, str], dialects: frozenset[str]
+) -> Iterator[Fault]:
+    path = ("providers", name)
+    preset = PRESETS.get(name)
+    if name in BUILT_IN or not _NAME.fullmatch(name):
+        yield Fault(path, "this name is taken" if name in BUILT_IN else "a name has letters, digits, '.', '_' and '-'")
+    for number, quirk in enumerate(table.quirks):
+        if quirk not in QUIRKS:
+            yield Fault((*path, "quirks", number), f"unknown quirk{did_you_mean(quirk, QUIRKS)}")
+    if table.python is not None:
+        for key in ("dialect", "base_url", "api_key", "ca_file"):
+            if getattr(table, key) is not None:
+                yield Fault((*path, key), "a python provider has none")
+        return
+    for key in ("dialect", "base_url"):
+        if getattr(table, key) is None and preset is None:
+            hint = did_you_mean(name, PRESETS)
+            yield Fault(path, f"not a preset, so it needs {key} (or python){hint}")
+    if table.dialect is not None and table.dialect not in dialects:
+        known = ", ".join(sorted(dialects))
+        yield Fault((*path, "dialect"), f"unknown dialect{did_you_mean(table.dialect, dialects)} (there are: {known})")
+    wants_key = preset is not None and preset.keys and table.enabled and table.base_url is None
+    if preset is not None and wants_key and table.api_key is None and _key_of(preset, environ) is None:
+        yield Fault(path, f"needs api_key, or {' or '.join(preset.keys)} in the environment")
+
+
+def _from_file(name: str, table: ProviderTable, environ: Mapping[str, str]) -> ProviderConfig:
+    preset = PRESETS.get(name) if table.python is None else None
+    base_url, dialect, api_key = table.base_url, table.dialect, table.api_key
+    if preset is not None:
+        dialect = dialect or preset.dialect
+        if base_url is None:  # a key of the environment goes to its own vendor, never to an address of the file
+            api_key = api_key or _key_of(preset, environ)
+            base_url = _address_of(preset, environ) or preset.base_url
+    return ProviderConfig(
+        name=name,
+        dialect=dialect,
+        base_url=base_url.rstrip("/") if base_url else None,
+        api_key=api_key,
+        ca_file=table.ca_file,
+        headers=table.headers,
+        timeouts=table.timeouts,
+        python=table.python,
+        quirks=frozenset(table.quirks) | (preset.quirks if preset else frozenset()),
+    )
+
+
+def _from_environment(name: str, preset: Preset, environ: Mapping[str, str]) -> ProviderConfig | None:
+    key, address = _key_of(preset, environ), _address_of(preset, environ)
+    if key is None and (address is None or preset.keys):
+        return None
+    return ProviderConfig(
+        name=name,
+        dialect=preset.dialect,
+        base_url=address or preset.base_url,
+        api_key=key,
+        quirks=preset.quirks,
+        origin=key.label if key is not None else preset.address or "",
+    )
+
+
+def _key_of(preset: Preset, environ: Mapping[str, str]) -> Secret | None:
+    return next((Secret(environ[n], label=n) for n in preset.keys if environ.get(n)), None)
+
+
+def _address_of(preset: Preset, environ: Mapping[str, str]) -> str | None:
+    given = environ.get(preset.address, "").strip() if preset.address else ""
+    return ollama_url(given) if given else None
+
+
+def ollama_url(given: str) -> str | None:
+    """The base URL that OLLAMA_HOST means: host, host:port, :port or a URL.  To connect, 0.0.0.0 is this machine."""
+    scheme, separator, rest = given.rpartition("://")
+    parts = urlsplit(f"{scheme or 'http'}://{rest}")
+    try:
+        port = parts.port
+    except ValueError:
+        return None
+    if port is None:
+        port = {"http": 80, "https": 443}.get(scheme, OLLAMA_PORT) if separator else OLLAMA_PORT
+    host = parts.hostname or "127.0.0.1"
+    host = _WILDCARDS.get(host, host)
+    shown = f"[{host}]" if ":" in host else host
+    return f"{parts.scheme}://{shown}:{port}{parts.path.rstrip('/')}/api"
+
+
+def _is_this_server(url: str, server: ServerConfig) -> bool:
+    """A server that answers Ollama's own port must not call itself for it."""
+    parts = urlsplit(url)
+    here = parts.hostname == server.host or (is_loopback(parts.hostname or "") and is_loopback(server.host))
+    return here and parts.port == server.port
+
+
+def references(config: Config, disabled: frozenset[str]) -> Iterator[Fault]:
+    """Names that point nowhere."""
+    for name, endpoint in config.endpoints.items():
+        if "/" in name:
+            yield Fault(("endpoints", name), "an endpoint's id has no '/': that is provider/model")
+        if endpoint.provider not in config.providers and endpoint.provider not in BUILT_IN:
+            yield Fault(("endpoints", name, "provider"), _missing_provider(endpoint.provider, config, disabled))
+    for name, model in config.models.items():
+        for number, ref in enumerate(model.endpoints):
+            if find_endpoint(config, ref) is None:
+                provider, slash, _ = ref.partition("/")
+                known = did_you_mean(ref, config.endpoints)
+                missing = _missing_provider(provider, config, disabled) if slash else f"no such endpoint{known}"
+                yield Fault(("models", name, "endpoints", number), missing)
+
+
+def find_endpoint(config: Config, ref: str) -> EndpointConfig | None:
+    """The endpoint of that id, or "provider/model" as an endpoint without metadata; None if neither."""
+    known = config.endpoints.get(ref)
+    if known is not None:
+        return known
+    provider, _, model = ref.partition("/")
+    if model and (provider in config.providers or provider in BUILT_IN):
+        return EndpointConfig(provider=provider, model=model)
+    return None
+
+
+def _missing_provider(name: str, config: Config, disabled: frozenset[str]) -> str:
+    if name in disabled:
+        return f"the provider {name} is disabled"
+    if name in PRESETS:
+        variables = " or ".join(PRESETS[name].keys) or PRESETS[name].address
+        return f"the provider {name} is not switched on: it needs [providers.{name}] or {variables}"
+    return f"no provider is called {name}{did_you_mean(name, config.providers)}"
+
+
+def exposure(server: ServerConfig) -> Iterator[Fault]:
+    """An open server belongs on loopback (R16)."""
+    if not is_loopback(server.host) and not server.keys and not server.allow_open:
+        yield Fault(
+            ("server", "host"),
+            f"{server.host} can be reached from other machines and no key is asked for: "
+            "set server.keys, or server.allow_open = true to leave it open to all",
+        )
+
+
+def proxies(config: ConfigFile) -> Iterator[Fault]:
+    for number, text in enumerate(config.http.trusted_proxies):
+        try:
+            ip_network(text, strict=False)
+        except ValueError:
+            yield Fault(("http", "trusted_proxies", number), "expected an address or a network as in 10.0.0.0/8")
+
+
+def is_loopback(host: str) -> bool:
+    """True for names and addresses that only this machine reaches."""
+    if host.lower() in ("localhost", "ip6-localhost"):
+        return True
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False

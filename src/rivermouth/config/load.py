@@ -1,0 +1,110 @@
+"""`rivermouth.toml` and the environment to a `Config`, or to a list of everything that is wrong with them.
+
+Reading the file is the only I/O.  A file that cannot be used changes nothing: the caller keeps the `Config` it has.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from rivermouth.config import check
+from rivermouth.config.lines import key_lines
+from rivermouth.config.problems import ConfigError, KeyPath, Problem, dotted
+from rivermouth.config.schema import Config, ConfigFile
+from rivermouth.config.shape import Fault, faults, secrets_from
+
+_AT_LINE: Final = re.compile(r" \(at line (\d+), column \d+\)$")
+
+
+def load(path: Path | str | None, environ: Mapping[str, str], dialects: frozenset[str]) -> Config:
+    """The configuration of this file (None: of no file) and this environment.  Raises `ConfigError`.
+
+    `dialects` are the names a provider may speak.  Relative `data_dir` and `ca_file` are beside the file.
+    """
+    if path is None:
+        return parse("", "", environ, dialects)
+    name = str(path)
+    try:
+        text = Path(path).read_bytes().decode()
+    except OSError as error:
+        raise ConfigError([Problem(name, 0, "", f"cannot be read: {error.strerror}")]) from None
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        raise ConfigError([Problem(name, line, "", "not UTF-8")]) from None
+    config = parse(text, name, environ, dialects)
+    return _anchored(config, Path(path).absolute().parent)
+
+
+def parse(text: str, name: str, environ: Mapping[str, str], dialects: frozenset[str]) -> Config:
+    """The configuration that this text says.  Raises `ConfigError`, naming the text `name`."""
+    try:
+        tree = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError([_syntax(error, name, text)]) from None
+    hook = secrets_from(environ)
+    wrong = faults(tree, ConfigFile, hook)
+    if wrong:
+        raise ConfigError(_problems(wrong, name, text))
+    config, wrong = _complete(msgspec.convert(tree, ConfigFile, dec_hook=hook), name, environ, dialects)
+    if wrong:
+        raise ConfigError(_problems(wrong, name, text))
+    return config
+
+
+def override(config: Config, *, host: str | None = None, port: int | None = None) -> Config:
+    """The same configuration at another address, as the command line gives it.  Raises `ConfigError` (R16)."""
+    given: dict[str, Any] = {k: v for k, v in (("host", host), ("port", port)) if v is not None}
+    server = msgspec.structs.replace(config.server, **given)
+    wrong = list(check.exposure(server))
+    if wrong:
+        raise ConfigError([Problem("command line", 0, "--host", fault.message) for fault in wrong])
+    return msgspec.structs.replace(config, server=server)
+
+
+def _complete(
+    file: ConfigFile, name: str, environ: Mapping[str, str], dialects: frozenset[str]
+) -> tuple[Config, list[Fault]]:
+    providers, wrong = check.providers(file, environ, dialects)
+    shared = {f: getattr(file, f) for f in ConfigFile.__struct_fields__ if f != "providers"}
+    config = Config(providers=providers, file=name or None, **shared)
+    disabled = frozenset(n for n, table in file.providers.items() if not table.enabled)
+    wrong += [*check.references(config, disabled), *check.exposure(file.server), *check.proxies(file)]
+    return config, wrong
+
+
+def _problems(wrong: Iterable[Fault], name: str, text: str) -> list[Problem]:
+    lines = key_lines(text)
+    return [Problem(name, _line_of(fault.path, lines), dotted(fault.path), fault.message) for fault in wrong]
+
+
+def _line_of(path: KeyPath, lines: Mapping[KeyPath, int]) -> int:
+    """Of the key itself, or of the nearest table around it that is written down; 0 if none is."""
+    return next((lines[path[:n]] for n in range(len(path), 0, -1) if path[:n] in lines), 0)
+
+
+def _syntax(error: tomllib.TOMLDecodeError, name: str, text: str) -> Problem:
+    message = str(error)
+    at = _AT_LINE.search(message)
+    line = int(at.group(1)) if at else text.count("\n") + 1
+    reason = _AT_LINE.sub("", message).removesuffix(" (at end of document)")
+    return Problem(name, line, "", reason[0].lower() + reason[1:])
+
+
+def _anchored(config: Config, folder: Path) -> Config:
+    """Paths in the file are relative to the file, not to where the server was started."""
+    providers = {
+        name: msgspec.structs.replace(p, ca_file=_beside(folder, p.ca_file)) if p.ca_file else p
+        for name, p in config.providers.items()
+    }
+    data_dir = _beside(folder, config.data_dir) if config.data_dir else None
+    return msgspec.structs.replace(config, providers=providers, data_dir=data_dir)
+
+
+def _beside(folder: Path, path: str) -> str:
+    return str(folder / Path(path).expanduser())

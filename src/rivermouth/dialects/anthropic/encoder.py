@@ -1,0 +1,316 @@
+"""Events to a client's stream.
+
+    message_start ; (content_block_start ; content_block_delta* ; content_block_stop)* ; message_delta ; message_stop
+
+* Blocks have dense indexes, open when there is something to say, and never overlap.  One part holds the wire; the
+  events of parts that start before it ends wait and are written when their turn comes (F26).
+* message_start waits for the first event that needs it, so that a usage known by then is in it.
+* While a block is open its frame's constant head is kept as bytes; only the text is encoded.
+* Everything depends on the events alone, never on how they were batched, so a resumed stream gives the same bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar, Final
+
+from rivermouth.dialects.anthropic import arguments, media
+from rivermouth.dialects.anthropic.errors import encode_stream_error
+from rivermouth.dialects.anthropic.opaque import signature_to_wire, tool_id_to_wire
+from rivermouth.dialects.anthropic.tables import stop_reason_of
+from rivermouth.dialects.anthropic.usage import to_wire
+from rivermouth.dialects.dialect import Answer
+from rivermouth.ir.errors import ApiError, Kind
+from rivermouth.ir.events import (
+    ArgsDelta,
+    Error,
+    Event,
+    Finish,
+    MediaDelta,
+    PartEnd,
+    PartKind,
+    PartStart,
+    ReasoningDelta,
+    Signature,
+    TextDelta,
+    Usage,
+    merge_usage,
+)
+from rivermouth.wire import json, sse
+
+WAITING_CAP_CHARS: Final = 16 * 1024 * 1024
+MESSAGE_STOP: Final = sse.event("message_stop", b'{"type":"message_stop"}')
+_TAIL: Final = b"}}\n\n"
+_NOBODY: Final = -1
+
+# Part kind -> the delta's type and the member that carries its text.
+_DELTAS: Final[dict[PartKind, tuple[bytes, bytes]]] = {
+    PartKind.TEXT: (b"text_delta", b"text"),
+    PartKind.REFUSAL: (b"text_delta", b"text"),
+    PartKind.IMAGE: (b"text_delta", b"text"),
+    PartKind.FILE: (b"text_delta", b"text"),
+    PartKind.REASONING: (b"thinking_delta", b"thinking"),
+    PartKind.TOOL: (b"input_json_delta", b"partial_json"),
+}
+
+
+class _Part:
+    """A part that has started: what waits for the wire, and what its end will need."""
+
+    __slots__ = ("args", "chars", "ended", "held", "signature", "start")
+
+    def __init__(self, start: PartStart) -> None:
+        self.start = start
+        self.held: list[Event] = []
+        self.chars = 0
+        self.ended = False
+        self.signature: str | None = None
+        self.args: list[str] | None = []  # arguments seen while it is open whether they can be an object; then None
+
+
+class Encoder:
+    """Events to bytes.  Raises `ApiError` when what has to wait is more than the cap."""
+
+    __slots__ = (
+        "_answer",
+        "_begun",
+        "_called",
+        "_done",
+        "_head",
+        "_hot",
+        "_index",
+        "_now",
+        "_refused",
+        "_usage",
+        "_waiting",
+    )
+
+    def __init__(self, answer: Answer) -> None:
+        self._answer = answer
+        self._begun = False
+        self._done = False
+        self._called = False
+        self._refused = False
+        self._usage: Usage | None = None
+        self._index = 0  # of the block that is open, or of the next one
+        self._hot = _NOBODY  # the part whose block is open for its deltas
+        self._head = b""  # a delta frame of that block, up to its text
+        self._now: _Part | None = None  # the part that holds the wire, open or not yet
+        self._waiting: dict[int, _Part] = {}
+
+    def feed(self, events: list[Event]) -> bytes:
+        out: list[bytes] = []
+        for event in events:
+            if (type(event) is TextDelta or type(event) is ReasoningDelta) and event.part == self._hot:
+                out.append(self._head + json.encode(event.text) + _TAIL)
+            elif not self._done:
+                handler = self._HANDLERS.get(type(event))
+                if handler is not None:
+                    handler(self, event, out)
+        return b"".join(out)
+
+    def statistics(self) -> dict[str, int]:
+        """`waiting_chars` (of parts that wait for an earlier one, and of arguments to be mended) and `cap_chars`."""
+        mending = self._now.chars if self._now is not None else 0
+        waiting = mending + sum(p.chars for p in self._waiting.values())
+        return {"waiting_chars": waiting, "cap_chars": WAITING_CAP_CHARS}
+
+    def _on_usage(self, event: Usage, out: list[bytes]) -> None:
+        self._usage = merge_usage(self._usage, event)
+
+    def _on_part_start(self, event: PartStart, out: list[bytes]) -> None:
+        if event.choice:
+            return  # the protocol has one choice; `parse_request` cannot ask for more
+        self._called |= event.kind is PartKind.TOOL
+        self._refused |= event.kind is PartKind.REFUSAL
+        part = _Part(event)
+        if self._now is None:
+            self._take(part, out)
+        else:
+            self._waiting[event.part] = part
+
+    def _on_delta(self, event: Any, out: list[bytes]) -> None:
+        if self._now is not None and event.part == self._now.start.part:
+            self._WRITERS[type(event)](self, self._now, event, out)
+        elif event.part in self._waiting:
+            part = self._waiting[event.part]
+            part.held.append(event)
+            self._hold(part, _size(event))
+
+    def _hold(self, part: _Part, chars: int) -> None:
+        part.chars += chars
+        if self.statistics()["waiting_chars"] > WAITING_CAP_CHARS:
+            raise ApiError(Kind.UPSTREAM, "the upstream's answer cannot be put in this protocol's order within bounds")
+
+    def _on_part_end(self, event: PartEnd, out: list[bytes]) -> None:
+        if event.part in self._waiting:
+            self._waiting[event.part].ended = True
+        elif self._now is not None and event.part == self._now.start.part:
+            self._release(out)
+            self._advance(out)
+
+    def _on_finish(self, event: Finish, out: list[bytes]) -> None:
+        self._drain(out)
+        self._begin(out)
+        reason = stop_reason_of(event.reason, event.stop_sequence, called=self._called, refused=self._refused)
+        delta = {
+            "stop_reason": reason,
+            "stop_sequence": event.stop_sequence if reason == "stop_sequence" else None,
+        }
+        usage = to_wire(self._usage)
+        out.append(sse.event("message_delta", json.encode({"type": "message_delta", "delta": delta, "usage": usage})))
+        out.append(MESSAGE_STOP)
+        self._done = True
+
+    def _on_error(self, event: Error, out: list[bytes]) -> None:
+        self._drain(out)
+        out.append(encode_stream_error(event.error, self._answer.id))
+        self._done = True
+
+    def _advance(self, out: list[bytes]) -> None:
+        """Waiting parts take the wire until one is not over yet."""
+        while self._now is None and self._waiting:
+            self._promote(out)
+
+    def _drain(self, out: list[bytes]) -> None:
+        """Writes and closes whatever has started, in order."""
+        while self._now is not None or self._waiting:
+            if self._now is None:
+                self._promote(out)
+            else:
+                self._release(out)
+
+    def _promote(self, out: list[bytes]) -> None:
+        """The earliest waiting part takes the wire, with all that it said."""
+        part = self._waiting.pop(next(iter(self._waiting)))
+        self._take(part, out)
+        held, part.held, part.chars = part.held, [], 0
+        for event in held:
+            self._WRITERS[type(event)](self, part, event, out)
+        if part.ended:
+            self._release(out)
+
+    def _take(self, part: _Part, out: list[bytes]) -> None:
+        self._now = part
+        if part.start.kind is PartKind.TOOL:
+            tool_id = tool_id_to_wire(part.start.id or "")
+            self._open(part, {"type": "tool_use", "id": tool_id, "name": part.start.name, "input": {}}, out)
+
+    def _release(self, out: list[bytes]) -> None:
+        """Ends the part that holds the wire: its signature or odd arguments first, then the block."""
+        part = self._now
+        assert part is not None
+        self._now = None
+        start = part.start
+        if start.redacted:
+            if part.signature is not None:
+                self._open(part, {"type": "redacted_thinking", "data": signature_to_wire(part.signature)}, out)
+        elif start.kind is PartKind.REASONING and (part.signature is not None or self._hot == start.part):
+            self._say(part, "", out)
+            signature = json.encode(signature_to_wire(part.signature))
+            out.append(_delta_head(self._index, b"signature_delta", b"signature") + signature + _TAIL)
+        elif part.args and (text := "".join(part.args)).strip():
+            out.append(self._head + json.encode(arguments.to_object(text).decode()) + _TAIL)
+        if self._hot == start.part:
+            out.append(b'event: content_block_stop\ndata: {"type":"content_block_stop","index":%d}\n\n' % self._index)
+            self._index += 1
+            self._hot = _NOBODY
+
+    def _write_text(self, part: _Part, event: TextDelta | ReasoningDelta, out: list[bytes]) -> None:
+        if event.text and not part.start.redacted:
+            self._say(part, event.text, out)
+
+    def _write_args(self, part: _Part, event: ArgsDelta, out: list[bytes]) -> None:
+        """Arguments go out as they come once they look like an object; others are mended at the part's end."""
+        if part.args is None:
+            self._say(part, event.json, out)
+            return
+        part.args.append(event.json)
+        self._hold(part, len(event.json))
+        if len(part.args) == 1 or not part.args[0].strip():
+            text = "".join(part.args)
+            part.args = [text]
+            if arguments.begins_object(text):
+                part.args, part.chars = None, 0
+                self._say(part, text, out)
+
+    def _write_signature(self, part: _Part, event: Signature, out: list[bytes]) -> None:
+        part.signature = event.signature
+
+    def _write_media(self, part: _Part, event: MediaDelta, out: list[bytes]) -> None:
+        self._say(part, media.sentence(part.start.kind, event.url), out)
+
+    def _say(self, part: _Part, text: str, out: list[bytes]) -> None:
+        """A delta of the part's block, which opens with the first one."""
+        if self._hot != part.start.part:
+            thinking = part.start.kind is PartKind.REASONING
+            empty = {"type": "thinking", "thinking": "", "signature": ""} if thinking else {"type": "text", "text": ""}
+            self._open(part, empty, out)
+        if text:
+            out.append(self._head + json.encode(text) + _TAIL)
+
+    def _open(self, part: _Part, block: dict[str, Any], out: list[bytes]) -> None:
+        self._begin(out)
+        start = {"type": "content_block_start", "index": self._index, "content_block": block}
+        out.append(sse.event("content_block_start", json.encode(start)))
+        self._hot = part.start.part
+        self._head = _delta_head(self._index, *_DELTAS[part.start.kind])
+
+    def _begin(self, out: list[bytes]) -> None:
+        if self._begun:
+            return
+        self._begun = True
+        message: dict[str, Any] = {
+            "id": f"msg_{self._answer.id}",
+            "type": "message",
+            "role": "assistant",
+            "model": self._answer.model,
+            "content": [],
+            "stop_reason": None,
+            "stop_sequence": None,
+            "usage": to_wire(self._usage, estimate=self._answer.input_estimate),
+        }
+        out.append(sse.event("message_start", json.encode({"type": "message_start", "message": message})))
+
+    _WRITERS: ClassVar[dict[type, Callable[[Encoder, _Part, Any, list[bytes]], None]]] = {
+        TextDelta: _write_text,
+        ReasoningDelta: _write_text,
+        ArgsDelta: _write_args,
+        Signature: _write_signature,
+        MediaDelta: _write_media,
+    }
+    # Start, Warn and Unknown have no frame: message_start comes with the first that needs it.
+    _HANDLERS: ClassVar[dict[type, Callable[[Encoder, Any, list[bytes]], None]]] = {
+        Usage: _on_usage,
+        PartStart: _on_part_start,
+        TextDelta: _on_delta,
+        ReasoningDelta: _on_delta,
+        ArgsDelta: _on_delta,
+        Signature: _on_delta,
+        MediaDelta: _on_delta,
+        PartEnd: _on_part_end,
+        Finish: _on_finish,
+        Error: _on_error,
+    }
+
+
+def _delta_head(index: int, delta_type: bytes, member: bytes) -> bytes:
+    return b'event: content_block_delta\ndata: {"type":"content_block_delta","index":%d,"delta":{"type":"%b","%b":' % (
+        index,
+        delta_type,
+        member,
+    )
+
+
+def _size(event: Event) -> int:
+    match event:
+        case TextDelta() | ReasoningDelta():
+            return len(event.text)
+        case ArgsDelta():
+            return len(event.json)
+        case Signature():
+            return len(event.signature)
+        case MediaDelta():
+            return len(event.data or "") + len(event.url or "")
+        case _:
+            return 0

@@ -1,0 +1,117 @@
+"""Errors, as HTTP answers, as frames in a stream, and as an upstream says them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from rivermouth.dialects.anthropic.tables import (
+    BILLING,
+    CONTEXT_TOO_LONG,
+    KINDS,
+    PROMPT_TOO_LONG,
+    QUOTA,
+    WORDINGS,
+    Wording,
+)
+from rivermouth.dialects.dialect import Failure
+from rivermouth.ir.errors import ADVICE, ApiError, Kind, WireError, kind_of_status
+from rivermouth.wire import json, sse
+
+_MESSAGE_CAP: Final = 2000
+
+
+class _Detail(msgspec.Struct):
+    type: str | None = None
+    message: str | None = None
+
+
+class _Envelope(msgspec.Struct):
+    error: _Detail | str | None = None
+    message: str | None = None
+
+
+_envelope: Final = json.typed(_Envelope)
+
+
+def encode_error(error: ApiError, call_id: str) -> Failure:
+    """An error before the first byte of the answer.  `x-should-retry` says whether the SDK may try again."""
+    wording = _wording(error)
+    own = error.status != ADVICE[error.kind].status
+    retry = error.retryable and wording is not BILLING
+    return Failure(
+        status=error.status if own else wording.status,
+        body=json.encode(_body(error, call_id)),
+        headers={"x-should-retry": "true" if retry else "false"},
+    )
+
+
+def encode_stream_error(error: ApiError, call_id: str) -> bytes:
+    """An error after the first byte: the last frame of the stream."""
+    return sse.event("error", json.encode(_body(error, call_id)))
+
+
+def parse_error(status: int, headers: Mapping[str, str], body: bytes) -> ApiError:
+    """An upstream's HTTP error.  The body's own type says more than the status."""
+    try:
+        envelope = json.decode_as(_envelope, body)
+    except WireError:
+        envelope = _Envelope()
+    return _read(envelope, kind_of_status(status), f"the upstream answered with status {status}", _retry_after(headers))
+
+
+def parse_stream_error(data: bytes) -> ApiError:
+    """The error that an `error` frame carries; a frame that cannot be read is an upstream error all the same."""
+    try:
+        envelope = json.decode_as(_envelope, data)
+    except WireError:
+        envelope = _Envelope()
+    return _read(envelope, Kind.UPSTREAM, "the upstream reported an error", None)
+
+
+def _wording(error: ApiError) -> Wording:
+    return BILLING if error.kind is Kind.RATE_LIMITED and error.code == QUOTA else WORDINGS[error.kind]
+
+
+def _body(error: ApiError, call_id: str) -> dict[str, Any]:
+    return {
+        "type": "error",
+        "error": {"type": _wording(error).type, "message": _message(error)},
+        "request_id": call_id,
+    }
+
+
+def _message(error: ApiError) -> str:
+    """The protocol has no `param`: the message begins with the field.  Agents look for the words of a long prompt."""
+    if error.code == CONTEXT_TOO_LONG and PROMPT_TOO_LONG not in error.message:
+        return f"{PROMPT_TOO_LONG}: {error.message}"
+    if error.param and error.param not in error.message:
+        return f"{error.param}: {error.message}"
+    return error.message
+
+
+def _read(envelope: _Envelope, kind: Kind, message: str, retry_after_s: float | None) -> ApiError:
+    detail = envelope.error if isinstance(envelope.error, _Detail) else _Detail(message=envelope.error)
+    code = None
+    if detail.type is not None:
+        kind = KINDS.get(detail.type, kind)
+        code = QUOTA if detail.type == BILLING.type else None
+    message = (detail.message or envelope.message or message)[:_MESSAGE_CAP]
+    if kind is Kind.INVALID_REQUEST and PROMPT_TOO_LONG in message.lower():
+        code = CONTEXT_TOO_LONG
+    return ApiError(kind, message, code=code, retry_after_s=retry_after_s)
+
+
+def _retry_after(headers: Mapping[str, str]) -> float | None:
+    """Seconds, from `retry-after-ms` or `retry-after`; a date there is not read, since nothing here has a clock."""
+    named = {name.lower(): value for name, value in headers.items()}
+    for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        try:
+            seconds = float(named[name]) * unit
+        except (KeyError, ValueError):
+            continue
+        if 0 <= seconds < float("inf"):
+            return seconds
+    return None

@@ -1,0 +1,256 @@
+"""Neutral messages to the turns that Anthropic accepts.
+
+The rules, each a 400 when broken:
+* turns alternate: neighbours of one role are merged, empty ones vanish, the first is the user's;
+* the results of an assistant turn's calls open the one user turn after it; each call has exactly one result there;
+* ids of calls are unique in the whole talk and are spelled in a small alphabet;
+* no text is empty, and the last assistant text does not end in blanks;
+* reasoning goes back only to its maker.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any, Final
+
+import msgspec
+
+from rivermouth.dialects.anthropic import arguments
+from rivermouth.dialects.anthropic.content import ANY_IMAGE
+from rivermouth.dialects.anthropic.opaque import native, tool_id_to_wire
+from rivermouth.dialects.anthropic.tables import IMAGE_TYPES
+from rivermouth.ir.errors import invalid
+from rivermouth.ir.request import (
+    Audio,
+    File,
+    Image,
+    Message,
+    Part,
+    Reasoning,
+    Refusal,
+    Role,
+    Text,
+    ToolCall,
+    ToolResult,
+)
+from rivermouth.wire import json
+
+Block = dict[str, Any]
+
+NO_RESULT: Final = "No result: the call was interrupted."
+NO_USER: Final = "Continue."
+
+
+class _Turn:
+    """One turn being gathered.  The user's: results by id and the rest; the assistant's: blocks and the ids called."""
+
+    def __init__(self, role: str) -> None:
+        self.role = role
+        self.blocks: list[Block] = []
+        self.calls: list[str] = []
+        self.results: dict[str, list[ToolResult]] = defaultdict(list)
+
+    @property
+    def empty(self) -> bool:
+        return not self.blocks and not self.results
+
+
+class Turns:
+    """The turns of a talk.  `losses` names what could not be carried."""
+
+    def __init__(self, messages: Iterable[Message]) -> None:
+        self.losses: set[str] = set()
+        self._ids: set[str] = set()
+        self.wire = self._pair(self._gather(messages))
+
+    def _gather(self, messages: Iterable[Message]) -> list[_Turn]:
+        turns: list[_Turn] = []
+        for message in messages:
+            role = "assistant" if message.role is Role.ASSISTANT else "user"
+            turn = turns[-1] if turns and turns[-1].role == role else _Turn(role)
+            for part in message.parts:
+                self._add(turn, part)
+            if not turn.empty and (not turns or turns[-1] is not turn):
+                turns.append(turn)
+        return turns
+
+    def _add(self, turn: _Turn, part: Part) -> None:
+        match part:
+            case ToolResult():
+                turn.results[part.id].append(part)
+            case ToolCall():
+                turn.calls.append(part.id)
+                turn.blocks.append({"type": "tool_use", "id": part.id, "name": part.name, "input": _input(part)})
+            case Reasoning():
+                self._add_reasoning(turn, part)
+            case Image() | File() if turn.role == "assistant":
+                self.losses.add("messages.image")
+            case _:
+                turn.blocks += block_of(part)
+
+    def _add_reasoning(self, turn: _Turn, part: Reasoning) -> None:
+        signature = native(part.signature)
+        if signature is None:
+            self.losses.add("messages.reasoning")
+        elif part.redacted:
+            turn.blocks.append({"type": "redacted_thinking", "data": signature})
+        else:
+            turn.blocks.append({"type": "thinking", "thinking": part.text, "signature": signature})
+
+    def _pair(self, turns: list[_Turn]) -> list[Block]:
+        """Each turn with the results it owes; results that nobody asked for are left out."""
+        wire: list[Block] = []
+        owed: list[tuple[str, str]] = []  # (neutral id, id on the wire) of the last assistant turn's calls
+        for turn in turns:
+            if turn.role == "user":
+                content = [*self._results(owed, turn), *turn.blocks]
+                owed = []
+            else:
+                if owed:
+                    _append(wire, "user", self._results(owed, _Turn("user")))
+                content = turn.blocks
+                owed = self._name_calls(turn)
+            if not wire and turn.role == "assistant":
+                _append(wire, "user", [_text(NO_USER)])
+            _append(wire, turn.role, content)
+        if owed:
+            _append(wire, "user", self._results(owed, _Turn("user")))
+        _trim_last(wire)
+        return wire or [{"role": "user", "content": [_text(NO_USER)]}]
+
+    def _name_calls(self, turn: _Turn) -> list[tuple[str, str]]:
+        """The calls' ids as they go out: spelled for the wire, and numbered where the talk has had them before."""
+        calls = [block for block in turn.blocks if block["type"] == "tool_use"]
+        named = []
+        for block in calls:
+            neutral = block["id"]
+            wanted = name = tool_id_to_wire(neutral)
+            number = 1
+            while name in self._ids:
+                number += 1
+                name = f"{wanted}_{number}"
+            self._ids.add(name)
+            block["id"] = name
+            named.append((neutral, name))
+        return named
+
+    def _results(self, owed: list[tuple[str, str]], turn: _Turn) -> list[Block]:
+        """One result for each call owed, paired by id; one is made up where none came."""
+        blocks = []
+        for neutral, name in owed:
+            came = turn.results.get(neutral)
+            blocks.append(_result(came.pop(0) if came else ToolResult(neutral, (Text(NO_RESULT),), True), name))
+        if any(turn.results.values()):
+            self.losses.add("messages.tool_result")
+        return blocks
+
+
+def thinking_allowed(turns: list[Block]) -> bool:
+    """False when the last turn answers calls whose turn does not begin with reasoning: then thinking is refused."""
+    if len(turns) < 2 or not any(kind == "tool_result" for kind in _kinds(turns[-1])):
+        return True
+    return _kinds(turns[-2])[:1] in (["thinking"], ["redacted_thinking"])
+
+
+def _kinds(turn: Block) -> list[Any]:
+    """The types of a turn's blocks."""
+    content = turn.get("content")
+    return [b.get("type") for b in content if isinstance(b, dict)] if isinstance(content, list) else []
+
+
+def block_of(part: Part) -> list[Block]:
+    """A part that either side may say, as at most one block; an empty text is none.  Raises `ApiError`."""
+    match part:
+        case Text() | Refusal():
+            return [_text(part.text)] if part.text.strip() else []
+        case Image():
+            return [_image(part)]
+        case File():
+            return [_file(part)]
+        case Audio():
+            raise invalid("the Messages protocol takes no audio", "messages")
+        case _:
+            raise AssertionError(part)
+
+
+def _append(wire: list[Block], role: str, content: list[Block]) -> None:
+    """One more turn, joined to the last if the role is the same."""
+    if not content:
+        return
+    if wire and wire[-1]["role"] == role:
+        wire[-1]["content"] += content
+    else:
+        wire.append({"role": role, "content": list(content)})
+
+
+def _trim_last(wire: list[Block]) -> None:
+    """A last assistant turn is continued by the model; its text may not end in blanks."""
+    if wire and wire[-1]["role"] == "assistant":
+        last = wire[-1]["content"][-1]
+        if last["type"] == "text":
+            last["text"] = last["text"].rstrip()
+
+
+def _text(text: str) -> Block:
+    return {"type": "text", "text": text}
+
+
+def _input(call: ToolCall) -> json.Raw:
+    return msgspec.Raw(arguments.to_object(call.arguments))
+
+
+def _result(result: ToolResult, name: str) -> Block:
+    content = [block for part in result.content for block in block_of(part)]
+    block: Block = {"type": "tool_result", "tool_use_id": name}
+    if content:
+        block["content"] = content
+    if result.is_error:
+        block["is_error"] = True
+    return block
+
+
+def _image(image: Image) -> Block:
+    if image.data is not None:
+        if image.media_type not in IMAGE_TYPES:
+            raise invalid(f"images of type {image.media_type} are not taken; use jpeg, png, gif or webp", "messages")
+        return {"type": "image", "source": {"type": "base64", "media_type": image.media_type, "data": image.data}}
+    if image.url is not None:
+        return {"type": "image", "source": {"type": "url", "url": image.url}}
+    raise invalid("an image needs data or a URL", "messages")
+
+
+def _file(file: File) -> Block:
+    kind = file.media_type or ""
+    if kind in IMAGE_TYPES and file.data is not None:
+        return _image(Image(media_type=kind, data=file.data))
+    if kind == ANY_IMAGE and file.file_id is not None:
+        return {"type": "image", "source": {"type": "file", "file_id": file.file_id}}
+    block: Block = {"type": "document", "source": _source(file, kind)}
+    if file.name:
+        block["title"] = file.name
+    return block
+
+
+def _plain_text(data: str) -> str:
+    try:
+        return b64decode(data, validate=True).decode()
+    except ValueError:
+        raise invalid("a text file's data is not base64 of UTF-8 text", "messages") from None
+
+
+def _source(file: File, kind: str) -> Block:
+    if file.text is not None:
+        return {"type": "text", "media_type": "text/plain", "data": file.text}
+    if file.url is not None:
+        return {"type": "url", "url": file.url}
+    if file.file_id is not None:
+        return {"type": "file", "file_id": file.file_id}
+    if file.data is None:
+        raise invalid("a file needs data, text, a URL or an id", "messages")
+    if kind == "application/pdf":
+        return {"type": "base64", "media_type": kind, "data": file.data}
+    if kind.startswith("text/") or kind == "application/json":
+        return {"type": "text", "media_type": "text/plain", "data": _plain_text(file.data)}
+    raise invalid(f"files of type {kind or 'unknown'} are not taken; use PDF or plain text", "messages")

@@ -1,0 +1,280 @@
+"""Events to a stream of this dialect.  Deterministic; the constant parts of a frame are made once for each part."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from rivermouth.dialects.dialect import Answer
+from rivermouth.dialects.openai_chat.failures import encode_stream_error
+from rivermouth.dialects.openai_chat.tables import DELTA_MEMBER, FINISH_OUT
+from rivermouth.dialects.openai_chat.usage import write_usage
+from rivermouth.ir.errors import WireError
+from rivermouth.ir.events import (
+    ArgsDelta,
+    Error,
+    Event,
+    Finish,
+    MediaDelta,
+    PartEnd,
+    PartKind,
+    PartStart,
+    Reason,
+    ReasoningDelta,
+    Signature,
+    Start,
+    TextDelta,
+    Usage,
+    merge_usage,
+)
+from rivermouth.ir.request import Request
+from rivermouth.wire import json, sse
+
+DONE: Final = sse.data(b"[DONE]")
+ROLE_WITH_CONTENT: Final = "role-with-content"
+ROLE_EVERY: Final = "role-every"
+_encode: Final = json.encode
+
+
+class ChoiceFrames:
+    """One choice as far as it was written: its constant bytes, and how many calls and details it has."""
+
+    __slots__ = ("calls", "details", "head", "media")
+
+    def __init__(self, head: bytes) -> None:
+        self.head = head
+        self.calls = 0
+        self.details = 0
+        self.media = {PartKind.IMAGE: 0, PartKind.FILE: 0}
+
+
+class OpenCall:
+    """An open tool call: the bytes around a piece of its arguments, or the pieces, if they must be sent whole."""
+
+    __slots__ = ("choice", "held", "id", "name")
+
+    def __init__(self, choice: ChoiceFrames, identity: str, name: str) -> None:
+        self.choice = choice
+        self.id = identity
+        self.name = name
+        self.held: list[str] = []
+
+
+class Encoder:
+    """Events in, bytes out.  The role once for each choice; `[DONE]` after Finish only; nothing after an end."""
+
+    def __init__(self, answer: Answer) -> None:
+        options = answer.surface.options
+        request = answer.request
+        self._answer = answer
+        self._wants_usage = request is not None and request.include_usage
+        self._legacy = uses_functions(request)
+        self._custom = custom_tools(request)
+        created = answer.created_ns // 1_000_000_000
+        identity, model = _encode(f"chatcmpl-{answer.id}"), _encode(answer.model)
+        self._open = b'data: {"id":%s,"object":"chat.completion.chunk","created":%d,"model":%s,"choices":[' % (
+            identity,
+            created,
+            model,
+        )
+        close = b'],"usage":null}\n\n' if self._wants_usage else b"]}\n\n"
+        self._tail = b'},"finish_reason":null}' + close
+        self._close = close
+        self._role = b'"role":"assistant","content":""' if ROLE_WITH_CONTENT in options else b'"role":"assistant"'
+        self._every = b'"role":"assistant",' if ROLE_EVERY in options else b""
+        self._choices: list[ChoiceFrames] = []
+        self._heads: dict[int, bytes] = {}
+        self._tails: dict[int, bytes] = {}
+        self._calls: dict[int, OpenCall] = {}
+        self._parts: dict[int, tuple[ChoiceFrames, PartStart]] = {}
+        self._usage: Usage | None = None
+        self._done = False
+
+    def feed(self, events: list[Event]) -> bytes:
+        """The bytes of these events, joined for one send."""
+        if self._done:
+            return b""
+        out: list[bytes] = []
+        heads = self._heads
+        tail = self._tail
+        for event in events:
+            kind = type(event)
+            if kind is TextDelta or kind is ReasoningDelta:
+                out.append(heads[event.part])  # type: ignore[union-attr]
+                out.append(_encode(event.text))  # type: ignore[union-attr]
+                out.append(tail)
+            else:
+                self._other(event, out)
+                if kind is Finish or kind is Error:
+                    break
+        return b"".join(out)
+
+    def _other(self, event: Event, out: list[bytes]) -> None:
+        match event:
+            case ArgsDelta():
+                self._args(event, out)
+            case PartStart():
+                self._part_start(event, out)
+            case PartEnd():
+                self._part_end(event, out)
+            case Start():
+                self._choice(0, out)
+            case Signature():
+                self._signature(event, out)
+            case MediaDelta():
+                self._media(event, out)
+            case Usage():
+                self._usage = merge_usage(self._usage, event)
+            case Finish():
+                self._finish(event, out)
+            case Error():
+                self._done = True
+                out.append(encode_stream_error(event.error))
+            case _:  # Warn, Unknown and the hot deltas: nothing of this dialect's.
+                pass
+
+    # -- parts --------------------------------------------------------------------------------------------------------
+
+    def _choice(self, index: int, out: list[bytes]) -> ChoiceFrames:
+        """The choice, opened with its role chunk, after those before it: SDKs keep choices by position."""
+        while len(self._choices) <= index:
+            head = self._open + b'{"index":%d,"delta":{' % len(self._choices)
+            self._choices.append(ChoiceFrames(head))
+            out.append(head + self._role + self._tail)
+        return self._choices[index]
+
+    def _part_start(self, event: PartStart, out: list[bytes]) -> None:
+        choice = self._choice(event.choice, out)
+        self._parts[event.part] = (choice, event)
+        if event.kind is PartKind.TOOL:
+            self._call_start(event, choice, out)
+        else:
+            member = b'"' + DELTA_MEMBER[event.kind].encode() + b'":'
+            self._heads[event.part] = choice.head + self._every + member
+
+    def _call_start(self, event: PartStart, choice: ChoiceFrames, out: list[bytes]) -> None:
+        identity, name = event.id or "", event.name or ""
+        number = choice.calls
+        choice.calls += 1
+        if name in self._custom:
+            self._calls[event.part] = OpenCall(choice, identity, name)
+            self._heads[event.part] = b'%s"tool_calls":[{"index":%d,' % (choice.head, number)
+            return
+        if self._legacy and number == 0:
+            opening = choice.head + b'"function_call":{'
+            self._heads[event.part] = opening + b'"arguments":'
+            self._tails[event.part] = b"}" + self._tail
+            out += (opening, b'"name":', _encode(name), b',"arguments":""}', self._tail)
+            return
+        opening = b'%s"tool_calls":[{"index":%d,' % (choice.head, number)
+        self._heads[event.part] = opening + b'"function":{"arguments":'
+        self._tails[event.part] = b"}}]" + self._tail
+        out += (opening, b'"id":', _encode(identity), b',"type":"function","function":{"name":', _encode(name))
+        out += (b',"arguments":""}}]', self._tail)
+
+    def _args(self, event: ArgsDelta, out: list[bytes]) -> None:
+        call = self._calls.get(event.part)
+        if call is not None:
+            call.held.append(event.json)
+        else:
+            out += (self._heads[event.part], _encode(event.json), self._tails[event.part])
+
+    def _part_end(self, event: PartEnd, out: list[bytes]) -> None:
+        head = self._heads.pop(event.part, b"")
+        self._tails.pop(event.part, None)
+        self._parts.pop(event.part, None)
+        call = self._calls.pop(event.part, None)
+        if call is not None:
+            custom = {"name": call.name, "input": custom_input("".join(call.held))}
+            out += (head, b'"id":', _encode(call.id), b',"type":"custom","custom":', _encode(custom), b"}]", self._tail)
+
+    def _signature(self, event: Signature, out: list[bytes]) -> None:
+        choice, part = self._parts[event.part]
+        detail = reasoning_detail(choice.details, event.signature, redacted=part.redacted)
+        choice.details += 1
+        out += (choice.head, b'"reasoning_details":', _encode([detail]), self._tail)
+
+    def _media(self, event: MediaDelta, out: list[bytes]) -> None:
+        choice, part = self._parts[event.part]
+        number = choice.media[part.kind]
+        choice.media[part.kind] += 1
+        entry = media_entry(part.kind, number, event.media_type, event.data, event.url)
+        out += (self._heads[event.part], _encode([entry]), self._tail)
+
+    # -- the end ------------------------------------------------------------------------------------------------------
+
+    def _finish(self, event: Finish, out: list[bytes]) -> None:
+        """One empty delta for each choice, the last with the routing block beside `choices` (R5); usage; `[DONE]`."""
+        self._done = True
+        reasons = event.reasons or (event.reason,)
+        count = max(len(reasons), len(self._choices))
+        self._choice(count - 1, out)
+        for index, choice in enumerate(self._choices):
+            said = reasons[index] if index < len(reasons) else event.reason
+            word = finish_word(said, calls=choice.calls, legacy=self._legacy)
+            close = self._close
+            if index == count - 1 and self._answer.routing is not None:
+                key, block = self._answer.routing
+                close = close.removesuffix(b"}\n\n") + b"," + _encode(key) + b":" + _encode(block) + b"}\n\n"
+            out += (choice.head, b'},"finish_reason":"', word.encode(), b'"}', close)
+        usage = write_usage(self._usage) if self._wants_usage else None
+        if usage is not None:
+            out += (self._open, b'],"usage":', _encode(usage), b"}\n\n")
+        out.append(DONE)
+
+
+def finish_word(reason: Reason, *, calls: int, legacy: bool = False) -> str:
+    """`finish_reason`, derived from what was emitted where the event contradicts it (F24)."""
+    if reason in (Reason.STOP, Reason.TOOL_CALLS):
+        reason = Reason.TOOL_CALLS if calls else Reason.STOP
+    if reason is Reason.TOOL_CALLS and legacy and calls == 1:
+        return "function_call"
+    return FINISH_OUT[reason]
+
+
+def reasoning_detail(index: int, signature: str | None, *, redacted: bool, text: str | None = None) -> dict[str, Any]:
+    """A typed block that carries a signature, or hidden reasoning (O8)."""
+    if redacted:
+        return {"type": "reasoning.encrypted", "index": index, "data": signature or ""}
+    said = {"text": text, "signature": signature}
+    return {"type": "reasoning.text", "index": index, **{name: v for name, v in said.items() if v is not None}}
+
+
+def media_entry(
+    kind: PartKind, index: int, media_type: str | None, data: str | None, url: str | None
+) -> dict[str, Any]:
+    """What the model drew or wrote, in the place where some gateways put it (O11)."""
+    link = url if data is None else f"data:{media_type or 'application/octet-stream'};base64,{data}"
+    if kind is PartKind.IMAGE:
+        return {"index": index, "type": "image_url", "image_url": {"url": link}}
+    return {"index": index, "type": "file", "file": {"file_data": link}}
+
+
+def uses_functions(request: Request | None) -> bool:
+    """True when the client spoke the forms of before 2023: `functions`, and no `tools`."""
+    fields = _client_fields(request)
+    return b"{" in fields.get("functions", b"") and b"{" not in fields.get("tools", b"")
+
+
+def custom_tools(request: Request | None) -> frozenset[str]:
+    """The names of the client's free-form tools, which were wrapped as functions (O12)."""
+    raw = _client_fields(request).get("tools", b"")
+    if b'"custom"' not in raw:
+        return frozenset()
+    return frozenset(t["custom"]["name"] for t in json.decode(raw) if isinstance(t.get("custom"), dict))
+
+
+def custom_input(arguments: str) -> str:
+    """The text of a free-form call out of its wrapping; what the model wrote instead, if it broke the wrapping."""
+    try:
+        value = json.decode(arguments.encode())
+    except WireError:
+        return arguments
+    text = value.get("input") if isinstance(value, dict) else None
+    return text if isinstance(text, str) else arguments
+
+
+def _client_fields(request: Request | None) -> dict[str, bytes]:
+    if request is None or request.original is None or request.original.dialect != "openai_chat":
+        return {}
+    raw = request.original.fields
+    return {name: bytes(raw[name]) for name in ("functions", "tools") if name in raw}

@@ -1,0 +1,132 @@
+"""One call, and what the engine needs from both sides of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from rivermouth.dialects.dialect import Answer, Dialect, Route, Surface
+from rivermouth.engine.interrupt import Interrupt
+from rivermouth.engine.ledger import Ledger
+from rivermouth.engine.output import Output, Translated
+from rivermouth.engine.tally import estimate_tokens
+from rivermouth.ir.errors import ApiError
+from rivermouth.ir.request import EmbedRequest, Request
+from rivermouth.store.port import CallRecord
+
+
+class Sink(Protocol):
+    """The client's side of one call.  Every method may be called when the client is gone, and then does nothing."""
+
+    started: bool
+
+    async def send(self, data: bytes, *, last: bool, ignored: tuple[str, ...]) -> None:
+        """Stream bytes; the first send brings status 200 and the headers."""
+        ...
+
+    async def document(self, body: bytes, *, ignored: tuple[str, ...]) -> None:
+        """The whole answer, status 200."""
+        ...
+
+    async def fail(self, error: ApiError) -> None:
+        """An HTTP error in the dialect's envelope.  Only before anything was sent."""
+        ...
+
+
+class Call:
+    """One call from its parsed request to its record: who asks, in which dialect, and how it stands.
+
+    committed: part of the answer has reached the client; no other candidate may take over.
+    total_at: when the total clock runs out, in the loop's time; set when the first target has begun.
+    output: that of the attempt that runs.  opening: resolves when the open row is in the store.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "committed",
+        "dialect",
+        "interrupt",
+        "ledger",
+        "opening",
+        "output",
+        "request",
+        "route",
+        "surface",
+        "total_at",
+    )
+
+    def __init__(
+        self,
+        *,
+        opened: CallRecord,
+        dialect: Dialect,
+        surface: Surface,
+        route: Route,
+        request: Request | EmbedRequest,
+        clock_ns: Callable[[], int],
+    ) -> None:
+        self.ledger = Ledger(opened, clock_ns)
+        self.dialect = dialect
+        self.surface = surface
+        self.route = route
+        self.request = request
+        self.interrupt = Interrupt()
+        self.committed = False
+        self.total_at: float | None = None
+        self.output: Output | None = None
+        self.opening: asyncio.Future[None] | None = None
+
+    @property
+    def id(self) -> str:
+        """The id in every header, frame and record of this call."""
+        return self.ledger.opened.id
+
+    @property
+    def streams(self) -> bool:
+        """The client wants a stream."""
+        return isinstance(self.request, Request) and self.request.stream
+
+    def answer(self) -> Answer:
+        """A fresh `Answer` for an encoder."""
+        request = self.request if isinstance(self.request, Request) else None
+        return Answer(
+            id=self.id,
+            model=self.request.model,
+            created_ns=self.ledger.opened.started_ns,
+            surface=self.surface,
+            kind=self.route.kind,
+            request=request,
+            input_estimate=estimate_input(request) if request is not None else 0,
+        )
+
+    def failure(self, error: ApiError) -> bytes:
+        """The in-stream error for an answer that has begun (F14)."""
+        out = self.output if self.committed else None
+        return (out or Translated(self.dialect, self.answer())).fail(error)
+
+    async def stored(self) -> None:
+        """The open row is committed; waiting again costs nothing, and a cancelled wait does not undo it."""
+        if self.opening is not None:
+            await asyncio.shield(self.opening)
+            self.opening = None
+
+    async def commit(self) -> None:
+        """From here on the client has part of the answer; its record stands in the store first."""
+        if not self.committed:
+            await self.stored()
+            self.committed = True
+
+
+def estimate_input(request: Request) -> int:
+    """Prompt tokens as counted here: an estimate from the length of its text."""
+    chars = sum(len(t.text) for t in request.system)
+    chars += sum(_chars(part) for message in request.messages for part in message.parts)
+    chars += sum(len(t.name) + len(t.description or "") + len(str(t.parameters)) for t in request.tools)
+    return estimate_tokens(chars) + 4 * len(request.messages)
+
+
+def _chars(part: Any) -> int:
+    text = getattr(part, "text", None) or getattr(part, "arguments", None) or ""
+    content = getattr(part, "content", ())
+    return len(text) + sum(len(getattr(c, "text", None) or "") for c in content)

@@ -1,0 +1,130 @@
+"""The clocks of a call after its target has begun: first token, idle, total; and the keep-alive that shows life.
+
+Connect belongs to the transport, which knows when it is connected.  Content resets idle; keep-alives and empty frames
+do not.  Time in which the client does not take what we have is not the upstream's idleness.  One loop timer serves all
+of it and is moved lazily: a chunk costs a few reads of the clock and no timer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import msgspec
+
+from rivermouth.ir.errors import ApiError, Kind
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """Seconds for each clock, and how long the status is held."""
+
+    connect_s: float = 10.0
+    first_token_s: float = 60.0
+    idle_s: float = 60.0
+    total_s: float = 600.0
+    hold_s: float = 15.0
+
+    def within(self, other: Limits) -> Limits:
+        """The smaller of each clock (R7)."""
+        return Limits(**{f: min(getattr(self, f), getattr(other, f)) for f in self.__struct_fields__})
+
+
+class Deadlines:
+    """Started for each attempt; `expired` is called once with the timeout's error, `quiet` each `hold_s` of silence."""
+
+    __slots__ = (
+        "_begun",
+        "_expired",
+        "_first",
+        "_handle",
+        "_heard",
+        "_hushed",
+        "_limits",
+        "_loop",
+        "_quiet",
+        "_sending_at",
+        "_total_at",
+        "_waiting",
+    )
+
+    def __init__(
+        self, limits: Limits, total_at: float, expired: Callable[[ApiError], None], quiet: Callable[[], None] | None
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._limits = limits
+        self._expired = expired
+        self._quiet = quiet
+        self._total_at = total_at
+        now = self._loop.time()
+        self._begun = self._heard = self._hushed = self._sending_at = now
+        self._first = True
+        self._waiting = True
+        self._handle: asyncio.TimerHandle | None = self._loop.call_at(self._next(now), self._tick)
+
+    def content(self) -> None:
+        """Content came: the first-token clock is over, idle starts anew."""
+        self._first = False
+        self._heard = self._loop.time()
+
+    def sending(self) -> None:
+        """We wait for the client now, not for the upstream."""
+        self._waiting = False
+        self._sending_at = self._loop.time()
+
+    def sent(self) -> float:
+        """The client took it; we wait for the upstream again, whose clock stood still meanwhile.  The loop's time."""
+        now = self._loop.time()
+        self._waiting = True
+        self._heard += now - self._sending_at
+        self._hushed = now
+        return now
+
+    def stop(self) -> None:
+        """No clock runs out any more."""
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+
+    def _upstream_at(self) -> tuple[float, str]:
+        if self._first:
+            return self._begun + self._limits.first_token_s, "first_token"
+        return self._heard + self._limits.idle_s, "idle"
+
+    def _next(self, now: float) -> float:
+        at = min(self._total_at, self._upstream_at()[0] if self._waiting else now + self._limits.idle_s)
+        return min(at, self._hushed + self._limits.hold_s) if self._quiet is not None else at
+
+    def _tick(self) -> None:
+        now = self._loop.time()
+        if now >= self._total_at:
+            return self._expire("total", self._limits.total_s)
+        if self._waiting:
+            at, clock = self._upstream_at()
+            if now >= at:
+                limit_s = self._limits.first_token_s if clock == "first_token" else self._limits.idle_s
+                return self._expire(clock, limit_s)
+            if self._quiet is not None and now >= self._hushed + self._limits.hold_s:
+                self._hushed = now
+                self._quiet()
+        else:
+            self._hushed = now
+        self._handle = self._loop.call_at(max(self._next(now), now + 0.001), self._tick)
+        return None
+
+    def _expire(self, clock: str, limit_s: float) -> None:
+        self._handle = None
+        self._expired(timed_out(clock, limit_s))
+
+
+WORDS = {
+    "connect": "no connection to the upstream within {:g} s",
+    "first_token": "no first token within {:g} s",
+    "idle": "no token for {:g} s",
+    "total": "the call took longer than {:g} s",
+    "load": "the model did not load within {:g} s",
+}
+
+
+def timed_out(clock: str, limit_s: float) -> ApiError:
+    """The error of a clock that ran out."""
+    return ApiError(Kind.TIMEOUT, WORDS[clock].format(limit_s), clock=clock, code=f"{clock}_timeout")

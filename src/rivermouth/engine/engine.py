@@ -1,0 +1,289 @@
+"""One call: plan -> attempts -> exactly one end, exactly one record.
+
+    generate / embed
+      └─ plan the candidates                  routing.catalog
+      └─ until one has answered:              routing.policy.next_step decides, this loop only obeys
+           prepare, open, pump                one attempt; its output is its own until it commits
+      └─ tell the client how it ended         a document, an HTTP error, or the dialect's in-stream error
+      └─ close the record                     after the upstream has confirmed that it stopped
+
+The commit point is the first content event.  Before it nothing of an attempt has reached the client and another
+candidate may take over; after it a failure is an error in the stream, never a silent restart (F17, F18).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
+
+import msgspec
+import structlog
+
+from rivermouth.engine.call import Call, Sink
+from rivermouth.engine.deadlines import Deadlines, Limits
+from rivermouth.engine.interrupt import By, Stopped
+from rivermouth.engine.ledger import Line
+from rivermouth.engine.output import output
+from rivermouth.engine.pump import Flow, pump
+from rivermouth.engine.record import Recorder
+from rivermouth.ir.errors import ApiError, Kind
+from rivermouth.ir.events import Usage
+from rivermouth.ir.request import EmbedRequest, Request
+from rivermouth.providers.provider import Provider, Upstream
+from rivermouth.routing.catalog import Catalog
+from rivermouth.routing.endpoint import Endpoint
+from rivermouth.routing.health import Health
+from rivermouth.routing.policy import Failed, GiveUp, next_step
+from rivermouth.store.port import CallRecord, Checkpoint, Outcome, Status
+
+log = structlog.get_logger()
+
+Once = Callable[[Line], Awaitable[None]]
+"""One attempt, to its end.  Raises the `ApiError` of an attempt that failed."""
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """What the engine takes from the config.
+
+    own_idle: providers (the local engine) whose idle clock is their own, even if it is longer (R7).
+    routing_key: the routing block's key; None sends none.
+    """
+
+    limits: Limits = Limits()
+    provider_limits: Mapping[str, Limits] = {}
+    own_idle: frozenset[str] = frozenset()
+    retries: int = 2
+    routing_key: str | None = "llmeu"
+
+    def for_provider(self, name: str) -> Limits:
+        """The smaller of the surface's and the target's clocks."""
+        target = self.provider_limits.get(name)
+        if target is None:
+            return self.limits
+        limits = self.limits.within(target)
+        return msgspec.structs.replace(limits, idle_s=target.idle_s) if name in self.own_idle else limits
+
+
+class Engine:
+    """Runs calls.  Holds no state of a call; `inflight` is every call that has begun and not ended.
+
+    ended: told of each final record, once.
+    """
+
+    def __init__(
+        self,
+        *,
+        catalog: Catalog,
+        providers: Mapping[str, Provider],
+        recorder: Recorder,
+        settings: Settings,
+        health: Health,
+        ended: Callable[[CallRecord], None],
+    ) -> None:
+        self._catalog = catalog
+        self._providers = providers
+        self._recorder = recorder
+        self._settings = settings
+        self._health = health
+        self._ended = ended
+        self.inflight: set[Call] = set()
+
+    async def generate(self, call: Call, sink: Sink) -> None:
+        """Run a generation to its one end.  Raises nothing but the cancellation of its task by a stranger."""
+        await self._run(call, sink, lambda line: self._generate_once(call, sink, line))
+
+    async def embed(self, call: Call, sink: Sink) -> None:
+        """Run an embedding to its one end."""
+        await self._run(call, sink, lambda line: self._embed_once(call, sink, line))
+
+    async def _run(self, call: Call, sink: Sink, once: Once) -> None:
+        ledger = call.ledger
+        self.inflight.add(call)
+        final = ledger.closed(Status.CANCELLED, by=By.SHUTDOWN)
+        try:
+            call.opening = asyncio.ensure_future(self._recorder.open(ledger.opened))
+            call.opening.add_done_callback(_seen)
+            await self._attempts(call, once)
+            final = ledger.closed(Status.COMPLETED)
+        except ApiError as error:
+            final = ledger.closed(Status.FAILED, error)
+            await self._tell(call, sink, error)
+        except Stopped as stopped:
+            final = ledger.closed(Status.CANCELLED, by=stopped.by)
+            if stopped.by is not By.CLIENT:
+                await self._tell(call, sink, ApiError(Kind.OVERLOADED, "the server is shutting down", retry_after_s=5))
+        except asyncio.CancelledError:
+            final = ledger.closed(Status.CANCELLED, by=By.SHUTDOWN)
+            raise
+        except Exception as error:  # the pump's seam: whatever it is, the client and the record learn of it
+            log.exception("call.crashed", call=call.id)
+            failure = ApiError(Kind.INTERNAL, f"internal error ({type(error).__name__}); the log has it under this id")
+            final = ledger.closed(Status.FAILED, failure)
+            await self._tell(call, sink, failure)
+        finally:
+            self.inflight.discard(call)
+            self._recorder.close(final)
+            self._ended(final)
+
+    async def _attempts(self, call: Call, once: Once) -> None:
+        """Obey `next_step` until a candidate has answered.  Raises the error that is the call's."""
+        loop = asyncio.get_running_loop()
+        with call.interrupt.armed():
+            plan = await self._catalog.plan(call.request.model)
+        call.ledger.planned(plan)
+        failed: list[Failed] = []
+        while True:
+            now = loop.time()
+            cooling = frozenset(c.endpoint.id for c in plan.candidates if self._health.cooling(c.endpoint.id, now))
+            left_s = self._settings.limits.total_s if call.total_at is None else call.total_at - now
+            step = next_step(plan, failed, cooling, self._settings.retries, left_s)
+            if isinstance(step, GiveUp):
+                raise as_the_client_sees_it(step.error)
+            if step.wait_s:
+                with call.interrupt.armed():
+                    await asyncio.sleep(step.wait_s)
+            endpoint = plan.candidates[step.candidate].endpoint
+            try:
+                await self._attempt(call, endpoint, once)
+            except ApiError as error:
+                self._health.failed(endpoint.id, error, loop.time())
+                if call.committed:
+                    raise as_the_client_sees_it(error) from None
+                failed.append(Failed(step.candidate, error))
+            else:
+                self._health.succeeded(endpoint.id)
+                return
+
+    async def _attempt(self, call: Call, endpoint: Endpoint, once: Once) -> None:
+        """One attempt and its line in the record."""
+        line = call.ledger.begin(endpoint)
+        try:
+            await once(line)
+        except ApiError as error:
+            error.provider = error.provider or endpoint.provider
+            call.ledger.end(line, Outcome.FAILED, error)
+            raise
+        except (Stopped, asyncio.CancelledError):
+            call.ledger.end(line, Outcome.CANCELLED)
+            raise
+        call.ledger.end(line, Outcome.COMPLETED)
+
+    async def _generate_once(self, call: Call, sink: Sink, line: Line) -> None:
+        request, endpoint = call.request, line.endpoint
+        if not isinstance(request, Request):
+            raise TypeError("generate takes a Request")
+        provider = self._providers[endpoint.provider]
+        same = provider.dialect == call.dialect.name and request.original is not None
+        ignored: list[str] = []
+        upstream: Upstream | None = None
+        deadlines: Deadlines | None = None
+        try:
+            with call.interrupt.armed():
+                await provider.prepare(request, endpoint.model)
+                deadlines = self._deadlines(call, sink, endpoint)
+                upstream = await provider.open(request, endpoint.model, same_dialect=same, warn=ignored.append)
+                call.ledger.ignored = tuple(dict.fromkeys(ignored))
+                answer = call.answer()
+                call.output = output(call.dialect, answer, stream=request.stream, same_dialect=same)
+                flow = Flow(
+                    call=call,
+                    sink=sink,
+                    line=line,
+                    upstream=upstream,
+                    output=call.output,
+                    answer=answer,
+                    deadlines=deadlines,
+                    request=request,
+                    routing_key=self._settings.routing_key,
+                    checkpoint=self._checkpoint,
+                )
+                await pump(flow)
+        finally:
+            if deadlines is not None:
+                deadlines.stop()
+            if upstream is not None:
+                await upstream.close()
+
+    async def _embed_once(self, call: Call, sink: Sink, line: Line) -> None:
+        request, endpoint, encode = call.request, line.endpoint, call.dialect.encode_embed
+        if not isinstance(request, EmbedRequest) or encode is None:
+            raise TypeError("embed takes an EmbedRequest and a dialect that has embeddings")
+        provider = self._providers[endpoint.provider]
+        deadlines: Deadlines | None = None
+        try:
+            with call.interrupt.armed():
+                await provider.prepare(request, endpoint.model)
+                deadlines = self._deadlines(call, sink, endpoint)
+                reply = await provider.embed(request, endpoint.model)
+                line.tally.usage = Usage(input_tokens=reply.input_tokens, output_tokens=0)
+                answer = call.answer()
+                answer.total_ns = call.ledger.since_ns()
+                await call.commit()
+                await sink.document(encode(reply, request, answer), ignored=())
+        finally:
+            if deadlines is not None:
+                deadlines.stop()
+
+    def _checkpoint(self, mark: Checkpoint) -> None:
+        self._recorder.checkpoint(
+            mark.call_id, mark.output_tokens, mark.text_chars, estimated=mark.estimated, attempt=mark.attempt
+        )
+
+    def _deadlines(self, call: Call, sink: Sink, endpoint: Endpoint) -> Deadlines:
+        """The clocks of one attempt; they start now, when the target has begun."""
+        limits = self._settings.for_provider(endpoint.provider)
+        if call.total_at is None:
+            call.total_at = asyncio.get_running_loop().time() + limits.total_s
+        data = call.dialect.keep_alive if call.streams else None
+        quiet = self._keep_alive(call, sink, data) if data is not None else None
+        return Deadlines(limits, call.total_at, call.interrupt.expire, quiet)
+
+    def _keep_alive(self, call: Call, sink: Sink, data: bytes) -> Callable[[], None]:
+        """A callback that shows life once; its task lives as long as the send takes."""
+        running: set[asyncio.Task[None]] = set()
+
+        async def send() -> None:
+            await call.stored()
+            if call in self.inflight:
+                call.ledger.held_by_keepalive = call.ledger.held_by_keepalive or not sink.started
+                await sink.send(data, last=False, ignored=call.ledger.ignored)
+
+        def quiet() -> None:
+            if not running:
+                task = asyncio.get_running_loop().create_task(send())
+                running.add(task)
+                task.add_done_callback(running.discard)
+
+        return quiet
+
+    async def _tell(self, call: Call, sink: Sink, error: ApiError) -> None:
+        """The client learns of a failure: an HTTP error before the first byte, the in-stream error after it (F14)."""
+        try:
+            await call.stored()
+        except ApiError as store_error:
+            log.error("call.not_recorded", call=call.id, reason=store_error.message)
+        if sink.started:
+            await sink.send(call.failure(error), last=True, ignored=call.ledger.ignored)
+        else:
+            await sink.fail(error)
+
+
+PROVIDER_REFUSED: Final = {
+    Kind.AUTHENTICATION: "did not accept this server's key",
+    Kind.PERMISSION: "does not allow this server's key to do that",
+}
+
+
+def as_the_client_sees_it(error: ApiError) -> ApiError:
+    """An upstream that refuses *our* key is no fault of the client's key."""
+    words = PROVIDER_REFUSED.get(error.kind)
+    if words is None or error.provider is None:
+        return error
+    return ApiError(Kind.UPSTREAM, f"{error.provider} {words}", code="provider_authentication", provider=error.provider)
+
+
+def _seen(opening: asyncio.Future[None]) -> None:
+    """A call that ended before it needed its open row does not ask how that went; the recorder has logged it."""
+    if not opening.cancelled():
+        opening.exception()

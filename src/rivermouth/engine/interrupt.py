@@ -1,0 +1,90 @@
+"""The one cancel token of a call.  Whoever fires it says why; the task that runs the call is cancelled where it waits.
+
+Client gone, a stop endpoint, a clock that ran out, the server's shutdown: all are causes here.  A clock ends one
+attempt and is forgotten with it, so that another endpoint may be tried; a cancel stays, and hits whatever is waited
+for next.
+Cleaning up happens outside `armed`, so nothing interrupts it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+
+from rivermouth.ir.errors import ApiError
+
+
+class By(StrEnum):
+    """Who cancelled a call; the word in its record."""
+
+    CLIENT = "client"
+    STOP = "stop"
+    SHUTDOWN = "shutdown"
+
+
+class Stopped(Exception):
+    """The call was cancelled by somebody.  Not an error of the call."""
+
+    def __init__(self, by: By) -> None:
+        super().__init__(f"cancelled by {by.value}")
+        self.by = by
+
+
+class Interrupt:
+    """Cancels the task inside `with interrupt.armed():`, which then raises `Stopped` or the clock's `ApiError`."""
+
+    __slots__ = ("_hit", "_task", "by", "error")
+
+    def __init__(self) -> None:
+        self._task: asyncio.Task[object] | None = None
+        self._hit = False
+        self.by: By | None = None
+        self.error: ApiError | None = None
+
+    def cancel(self, by: By) -> None:
+        """End the call because of `by`.  The first cause stays."""
+        if self.by is None:
+            self.by = by
+            self._strike()
+
+    def expire(self, error: ApiError) -> None:
+        """End the attempt with an error of its own (a clock)."""
+        if self.by is None and self.error is None:
+            self.error = error
+            self._strike()
+
+    @contextmanager
+    def armed(self) -> Iterator[None]:
+        """While inside, the current task is cancelled by a cause; one that came before raises at once.
+
+        A cancellation that is not ours (the task's owner wants it gone) passes through untouched.
+        """
+        if self.by is not None:
+            raise Stopped(self.by)
+        self.error = None
+        self._hit = False
+        self._task = asyncio.current_task()
+        try:
+            yield
+        except asyncio.CancelledError:
+            if not self._struck():
+                raise
+            raise self._cause() from None
+        finally:
+            self._task = None
+
+    def _struck(self) -> bool:
+        """True when the cancellation that just arrived is ours alone; it is taken back from the task then."""
+        return self._hit and self._task is not None and self._task.uncancel() == 0
+
+    def _cause(self) -> Exception:
+        if self.by is not None:
+            return Stopped(self.by)
+        return self.error or asyncio.InvalidStateError("struck without a cause")
+
+    def _strike(self) -> None:
+        if self._task is not None and not self._hit:
+            self._hit = True
+            self._task.cancel()

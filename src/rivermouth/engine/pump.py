@@ -1,0 +1,143 @@
+"""One attempt's stream, from the upstream's reads to the client's sends.
+
+One send for everything that arrived in one read; nothing of an attempt reaches the client before its first content
+event (the commit point), so a failure before it leaves no trace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from rivermouth.dialects.dialect import Answer
+from rivermouth.engine.call import Call, Sink
+from rivermouth.engine.deadlines import Deadlines
+from rivermouth.engine.ledger import Line
+from rivermouth.engine.output import Output
+from rivermouth.ir.errors import ApiError, Kind
+from rivermouth.ir.events import Error, Event, Finish, Reason, Start, Usage, Warn
+from rivermouth.ir.request import Request
+from rivermouth.providers.provider import Batch, Upstream
+from rivermouth.routing.block import routing_block
+from rivermouth.store.port import Checkpoint
+
+DOCUMENT_CAP_CHARS: Final = 32 * 1024 * 1024
+"""A non-streaming answer is held whole; this bounds it."""
+HELD_CAP_BYTES: Final = 1024 * 1024
+"""What an upstream may send before its first content; more is no answer but noise."""
+CHECKPOINT_S: Final = 2.0
+"""How much of a running call a kill can make the record forget."""
+
+
+class Flow(msgspec.Struct, frozen=True):
+    """What the pump joins: one attempt's source, its clocks, and where its bytes go."""
+
+    call: Call
+    sink: Sink
+    line: Line
+    upstream: Upstream
+    output: Output
+    answer: Answer
+    deadlines: Deadlines
+    request: Request
+    routing_key: str | None
+    checkpoint: Callable[[Checkpoint], None]
+
+
+async def pump(flow: Flow) -> None:
+    """Reads to writes until the one end.  Raises the `ApiError` of an attempt that failed."""
+    call, tally, out, deadlines = flow.call, flow.line.tally, flow.output, flow.deadlines
+    ledger, read, stream = call.ledger, flow.upstream.read, flow.request.stream
+    held: list[bytes] = []
+    checkpoint_at = 0.0
+    while True:
+        batch = await read()
+        if not batch.events and not batch.frames:
+            continue
+        if tally.start is None and ledger.ignored:
+            batch = _with_warnings(batch, ledger.ignored)
+        if tally.feed(batch.events):
+            deadlines.content()
+            if ledger.first_token_ns is None:
+                ledger.first_token_ns = ledger.since_ns()
+        if tally.end is not None:
+            await _finish(flow, batch, b"".join(held))
+            return
+        data = out.take(batch)
+        if not call.committed:
+            held.append(data)
+            if not (stream and tally.produced):
+                _bound(held, tally.text_chars)
+                continue
+            await call.commit()
+            data, held = b"".join(held), []
+        if data:
+            deadlines.sending()
+            await flow.sink.send(data, last=False, ignored=ledger.ignored)
+            now = deadlines.sent()
+            if now >= checkpoint_at:
+                if checkpoint_at:
+                    flow.checkpoint(ledger.checkpoint())
+                checkpoint_at = now + CHECKPOINT_S
+
+
+async def _finish(flow: Flow, batch: Batch, held: bytes) -> None:
+    """The batch with the end in it.  Raises the upstream's own error, after passing on what came before it."""
+    call, tally, out = flow.call, flow.line.tally, flow.output
+    ledger, end = call.ledger, tally.end
+    if isinstance(end, Error):
+        before = _without_error(batch)
+        if flow.request.stream and tally.produced and (before.events or before.frames):
+            await call.commit()
+            await flow.sink.send(held + out.take(before), last=False, ignored=ledger.ignored)
+        raise end.error
+    if not isinstance(end, Finish):
+        raise TypeError("a stream ends with Finish or Error")
+    if not tally.produced and _is_empty_failure(flow.request, end, tally.usage):
+        raise ApiError(Kind.UPSTREAM, "the upstream ended its answer without any content", code="empty_answer")
+    ledger.finish_reason = end.reason.value
+    flow.answer.total_ns = ledger.since_ns()
+    if flow.routing_key is not None:
+        flow.answer.routing = (flow.routing_key, routing_block(flow.line.endpoint, call.id, tally.tokens()))
+    data = out.take(batch)
+    await call.commit()
+    flow.deadlines.sending()
+    if flow.request.stream:
+        await flow.sink.send(held + data, last=True, ignored=ledger.ignored)
+    else:
+        await flow.sink.document(data, ignored=ledger.ignored)
+
+
+def _bound(held: list[bytes], text_chars: int) -> None:
+    if sum(map(len, held)) > HELD_CAP_BYTES:
+        raise ApiError(Kind.UPSTREAM, "the upstream sent too much before its first content")
+    if text_chars > DOCUMENT_CAP_CHARS:
+        raise ApiError(Kind.UPSTREAM, f"the answer is longer than {DOCUMENT_CAP_CHARS} characters")
+
+
+def _is_empty_failure(request: Request, finish: Finish, usage: Usage | None) -> bool:
+    """An answer without content is a failure (F12), unless something says that nothing was the right answer."""
+    if finish.reason is not Reason.STOP or finish.stop_sequence is not None:
+        return False
+    if request.stop or request.max_tokens == 0 or not request.messages:
+        return False
+    return usage is None or not usage.output_tokens
+
+
+def _with_warnings(batch: Batch, ignored: tuple[str, ...]) -> Batch:
+    """The ignored fields as `Warn` events behind `Start`; a relayed batch stays as it is."""
+    if batch.frames is not None or not batch.events or not isinstance(batch.events[0], Start):
+        return batch
+    warnings: list[Event] = [Warn(f"{name} is not supported by this model and was ignored", name) for name in ignored]
+    return batch._replace(events=[batch.events[0], *warnings, *batch.events[1:]])
+
+
+def _without_error(batch: Batch) -> Batch:
+    """The batch up to the Error that ends it."""
+    events, frames = batch.events[:-1], batch.frames
+    if frames is not None and sum(count for _, count in frames) == len(batch.events):
+        frames = frames[:-1]
+        events = events[: sum(count for _, count in frames)]
+    return Batch(events, frames)

@@ -1,0 +1,50 @@
+"""The server's single JSON documents and texts: what it is, how it is, what it measured.  Litestar serves them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from litestar import Litestar, MediaType, Request, Response, get, route
+from litestar.openapi import OpenAPIConfig
+from litestar.openapi.plugins import JsonRenderPlugin
+
+from rivermouth.http.lifecycle import Lifecycle
+from rivermouth.observe import CONTENT_TYPE
+
+RUNNING = "Ollama is running"
+"""The text that Ollama's clients probe for (R22)."""
+
+
+def platform(
+    *, lifecycle: Lifecycle, inflight: Callable[[], int], metrics: Callable[[], bytes], version: str
+) -> Litestar:
+    """The application for every path that is not the data plane's."""
+
+    @route("/", http_method=["GET", "HEAD"], media_type=MediaType.TEXT, sync_to_thread=False)
+    def root(request: Request[Any, Any, Any]) -> Response[str]:
+        """A browser is told what this is; anything else gets the text that it probes for."""
+        if "text/html" in request.headers.get("accept", ""):
+            text = f"Rivermouth {version} is running. Point an SDK at this address; /health tells how it is.\n"
+            return Response(text, media_type=MediaType.TEXT)
+        return Response(RUNNING, media_type=MediaType.TEXT)
+
+    @get("/health", sync_to_thread=False)
+    def health() -> Response[dict[str, Any]]:
+        """200 while new calls are taken, 503 while the server drains."""
+        state = "draining" if lifecycle.draining else "ok"
+        body = {"status": state, "inflight": inflight(), "version": version}
+        return Response(body, status_code=503 if lifecycle.draining else 200)
+
+    @get("/metrics", media_type=MediaType.TEXT, sync_to_thread=False)
+    def prometheus() -> Response[bytes]:
+        """Everything measured, as Prometheus reads it."""
+        return Response(metrics(), media_type=CONTENT_TYPE)
+
+    return Litestar(
+        route_handlers=[root, health, prometheus],
+        openapi_config=OpenAPIConfig(
+            title="Rivermouth", version=version, path="/schema", render_plugins=[JsonRenderPlugin()]
+        ),
+        logging_config=None,
+    )

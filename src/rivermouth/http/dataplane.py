@@ -1,0 +1,246 @@
+"""The data plane: raw ASGI from the socket to the engine, with no framework in the way of a token.
+
+A request is judged (host, origin, key, draining), its body read within bounds, parsed by its dialect, and handed to the
+handler of its operation.  Whatever fails on that way is answered in the dialect's own error shape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+import structlog
+
+from rivermouth.dialects.dialect import Answer, Operation
+from rivermouth.engine.call import Call, estimate_input
+from rivermouth.engine.engine import Engine
+from rivermouth.engine.interrupt import By
+from rivermouth.http.body import ClientLeft, Receive, read_body
+from rivermouth.http.disconnect import watched
+from rivermouth.http.headers import JSON, Header, client_request_id, identity
+from rivermouth.http.keys import Keys
+from rivermouth.http.lifecycle import Lifecycle
+from rivermouth.http.models import Models
+from rivermouth.http.origins import Origins
+from rivermouth.http.routes import Match, NoRoute, Routes
+from rivermouth.http.sink import AsgiSink, Send
+from rivermouth.ir.errors import ApiError, Kind, WireError, invalid
+from rivermouth.ir.request import EmbedRequest, Request
+from rivermouth.routing.catalog import Catalog
+from rivermouth.store.port import CallRecord
+from rivermouth.wire import json
+
+log = structlog.get_logger()
+
+
+class Exchange:
+    """One request on its way: where it belongs, what it carries, and where its answer goes."""
+
+    __slots__ = ("body", "call_id", "client_id", "headers", "key", "match", "now_ns", "receive", "sink")
+
+    def __init__(self, match: Match, call_id: str, now_ns: int, headers: list[Header], receive: Receive) -> None:
+        self.match = match
+        self.call_id = call_id
+        self.now_ns = now_ns
+        self.headers = headers
+        self.receive = receive
+        self.client_id = client_request_id(headers)
+        self.key: str | None = None
+        self.body = b""
+        self.sink: AsgiSink
+
+    def answer(self, model: str = "") -> Answer:
+        return Answer(
+            id=self.call_id,
+            model=model,
+            created_ns=self.now_ns,
+            surface=self.match.surface,
+            kind=self.match.route.kind,
+        )
+
+    async def json(self, body: bytes, status: int = 200) -> None:
+        await self.sink.answer(status, body, [JSON])
+
+
+class DataPlane:
+    """`await plane(scope, receive, send)` for every path that `routes.owns`."""
+
+    def __init__(
+        self,
+        *,
+        routes: Routes,
+        engine: Engine,
+        catalog: Catalog,
+        local: Models | None,
+        keys: Keys,
+        origins: Origins,
+        lifecycle: Lifecycle,
+        new_id: Callable[[], str],
+        clock_ns: Callable[[], int],
+        body_limit_bytes: int,
+        body_limit_s: float,
+    ) -> None:
+        self.routes = routes
+        self._engine = engine
+        self._catalog = catalog
+        self._models_here = local
+        self._keys = keys
+        self._origins = origins
+        self._lifecycle = lifecycle
+        self._new_id = new_id
+        self._clock_ns = clock_ns
+        self._body_limit_bytes = body_limit_bytes
+        self._body_limit_s = body_limit_s
+        self._handlers: Mapping[Operation, Callable[[Exchange], Awaitable[None]]] = {
+            Operation.GENERATE: self._generate,
+            Operation.EMBED: self._embed,
+            Operation.COUNT_TOKENS: self._count_tokens,
+            Operation.MODELS: self._models,
+            Operation.MODEL: self._model,
+        }
+
+    async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
+        headers: list[Header] = list(scope["headers"])
+        path = scope["raw_path"].decode("latin-1").partition("?")[0]
+        method = scope["method"]
+        call_id = self._new_id()
+        found = self.routes.find(method, path, headers)
+        common = identity(call_id, client_request_id(headers))
+        verdict = self._origins.judge(method, headers)
+        common += verdict.cors
+        stream_type = found.surface.stream_type if isinstance(found, Match) else ""
+        sink = AsgiSink(send, found.dialect, stream_type, call_id, common)
+        if verdict.preflight:
+            await sink.answer(204, b"", [])
+            return
+        try:
+            if verdict.status:
+                raise ApiError(Kind.PERMISSION, verdict.message, status=verdict.status)
+            key = self._admit(headers, scope["query_string"])
+            if isinstance(found, NoRoute):
+                raise _no_route(found, method, path)
+            exchange = Exchange(found, call_id, self._clock_ns(), headers, receive)
+            exchange.sink, exchange.key = sink, key
+            await self._serve(exchange)
+        except ClientLeft:
+            log.debug("request.abandoned", call=call_id)
+        except ApiError as error:
+            await sink.fail(error)
+        except WireError as error:
+            await sink.fail(invalid(f"malformed request: {error}"))
+        except Exception as error:  # the edge's seam: a fault of ours is an answer, not a dropped connection
+            log.exception("request.crashed", call=call_id, path=path)
+            if not sink.started:
+                await sink.fail(ApiError(Kind.INTERNAL, f"internal error ({type(error).__name__}); see the log"))
+
+    def _admit(self, headers: list[Header], query: bytes) -> str | None:
+        """The key's fingerprint; None when everybody may call.  Raises when a key is needed and not there."""
+        key = None if self._keys.open else self._keys.name_of(headers, query)
+        if key is None and not self._keys.open:
+            raise ApiError(Kind.AUTHENTICATION, "no valid API key was given", code="invalid_api_key")
+        return key
+
+    async def _serve(self, exchange: Exchange) -> None:
+        route = exchange.match.route
+        if self._lifecycle.draining and route.operation in CALLS:
+            exchange.sink.close_after = True
+            raise ApiError(Kind.OVERLOADED, "the server is shutting down", retry_after_s=self._lifecycle.retry_after_s)
+        if route.method in WITH_BODY:
+            exchange.body = await read_body(
+                exchange.receive, exchange.headers, self._body_limit_bytes, self._body_limit_s
+            )
+            if not route.streams:
+                _refuse_stream(exchange.body)
+        handler = self._handlers.get(route.operation)
+        if handler is not None:
+            await handler(exchange)
+        elif self._models_here is not None:
+            await self._models_here.serve(
+                exchange.match, exchange.body, exchange.answer(), exchange.sink, exchange.receive
+            )
+        else:
+            raise ApiError(Kind.NOT_FOUND, "there is no local engine on this server", code="no_local_engine")
+
+    async def _generate(self, exchange: Exchange) -> None:
+        match = exchange.match
+        request = match.dialect.parse_request(exchange.body, match.route, match.model)
+        if not request.messages and self._models_here is not None:
+            await self._models_here.stand_by(match, request, exchange.answer(request.model), exchange.sink)
+            return
+        call = self._call(exchange, request)
+        async with watched(exchange.receive, lambda: call.interrupt.cancel(By.CLIENT)):
+            await self._engine.generate(call, exchange.sink)
+
+    async def _embed(self, exchange: Exchange) -> None:
+        match = exchange.match
+        if match.dialect.parse_embed is None:
+            raise TypeError(f"{match.dialect.name} routes embeddings and cannot parse them")
+        call = self._call(exchange, match.dialect.parse_embed(exchange.body, match.route, match.model))
+        async with watched(exchange.receive, lambda: call.interrupt.cancel(By.CLIENT)):
+            await self._engine.embed(call, exchange.sink)
+
+    async def _count_tokens(self, exchange: Exchange) -> None:
+        match = exchange.match
+        if match.dialect.encode_count is None:
+            raise TypeError(f"{match.dialect.name} routes count_tokens and cannot encode it")
+        request = match.dialect.parse_request(exchange.body, match.route, match.model)
+        await self._catalog.plan(request.model)
+        await exchange.json(match.dialect.encode_count(estimate_input(request)))
+
+    async def _models(self, exchange: Exchange) -> None:
+        match = exchange.match
+        if match.dialect.encode_models is None:
+            raise TypeError(f"{match.dialect.name} routes models and cannot encode them")
+        await exchange.json(match.dialect.encode_models(await self._catalog.models(), match.route))
+
+    async def _model(self, exchange: Exchange) -> None:
+        match, dialect = exchange.match, exchange.match.dialect
+        if dialect.encode_model is None:
+            raise TypeError(f"{dialect.name} routes a model and cannot encode it")
+        read = dialect.bodies.get(Operation.MODEL)
+        name = match.model if match.model is not None or read is None else read(exchange.body)
+        await exchange.json(dialect.encode_model(await self._catalog.model(name or ""), match.route))
+
+    def _call(self, exchange: Exchange, request: Request | EmbedRequest) -> Call:
+        match = exchange.match
+        opened = CallRecord(
+            id=exchange.call_id,
+            started_ns=exchange.now_ns,
+            operation=match.route.operation.value,
+            dialect=match.dialect.name,
+            surface=match.surface.prefix,
+            model_asked=request.model,
+            stream=isinstance(request, Request) and request.stream,
+            client_request_id=exchange.client_id,
+            key_name=exchange.key,
+        )
+        return Call(
+            opened=opened,
+            dialect=match.dialect,
+            surface=match.surface,
+            route=match.route,
+            request=request,
+            clock_ns=self._clock_ns,
+        )
+
+
+CALLS: Final = frozenset({Operation.GENERATE, Operation.EMBED, Operation.PULL})
+WITH_BODY: Final = frozenset({"POST", "PUT", "DELETE"})
+
+
+def _refuse_stream(body: bytes) -> None:
+    """`stream: true` where nothing streams is an error, never ignored (R14).  A body that is no object is not ours."""
+    if b'"stream"' not in body:
+        return
+    if bytes(json.fields(body).get("stream", b"")) == b"true":
+        raise invalid("this route does not stream; leave out `stream` or set it to false", "stream")
+
+
+def _no_route(found: NoRoute, method: str, path: str) -> ApiError:
+    if found.allowed:
+        allowed = ", ".join(found.allowed)
+        return ApiError(
+            Kind.INVALID_REQUEST, f"{path[:200]} takes {allowed}, not {method}", status=405, code="method_not_allowed"
+        )
+    served = "; ".join(found.served)
+    return ApiError(Kind.NOT_FOUND, f"unknown url: {method} {path[:200]}. Served here: {served}", code="unknown_url")

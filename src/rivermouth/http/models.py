@@ -1,0 +1,119 @@
+"""The models of this machine over HTTP: what runs, pull, copy, delete, show, load and unload.
+
+Only Ollama has routes for these today; the words are the dialect's (`bodies`, `documents`), the work is `local`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import aclosing
+from typing import Any
+
+from rivermouth.dialects.dialect import Answer, Dialect, Operation
+from rivermouth.engine.interrupt import By, Interrupt, Stopped
+from rivermouth.http.body import Receive
+from rivermouth.http.disconnect import watched
+from rivermouth.http.headers import JSON
+from rivermouth.http.routes import Match
+from rivermouth.http.sink import AsgiSink
+from rivermouth.ir.errors import ApiError
+from rivermouth.ir.request import Request
+from rivermouth.local.provider import LocalProvider
+from rivermouth.local.pull import SUCCESS, PullProgress
+from rivermouth.routing.catalog import Catalog
+
+
+class Models:
+    """Handlers by operation; `serve` finds the one for a route."""
+
+    def __init__(self, *, local: LocalProvider, catalog: Catalog, version: str) -> None:
+        self._local = local
+        self._catalog = catalog
+        self._version = version
+        self._handlers: Mapping[Operation, Callable[[Visit], Awaitable[None]]] = {
+            Operation.RUNNING: self._running,
+            Operation.VERSION: self._version_of,
+            Operation.PULL: self._pull,
+            Operation.COPY: self._copy,
+            Operation.DELETE: self._delete,
+        }
+
+    async def serve(self, match: Match, body: bytes, answer: Answer, sink: AsgiSink, receive: Receive) -> None:
+        """One request for one of these operations."""
+        await self._handlers[match.route.operation](Visit(match, body, answer, sink, receive))
+
+    async def stand_by(self, match: Match, request: Request, answer: Answer, sink: AsgiSink) -> None:
+        """A request with nothing to answer: load the model, or unload it.  One document, never a stream."""
+        plan = await self._catalog.plan(request.model)
+        endpoint = plan.candidates[0].endpoint
+        if endpoint.provider == self._local.name:
+            await self._local.stand_by(request, endpoint.model)
+        await sink.document(match.dialect.documents[Operation.GENERATE](request, answer), ignored=())
+
+    async def _running(self, visit: Visit) -> None:
+        encode = visit.dialect.encode_models
+        if encode is None:
+            raise TypeError(f"{visit.dialect.name} routes its running models and cannot encode them")
+        await visit.sink.document(encode(self._local.running(), visit.match.route), ignored=())
+
+    async def _version_of(self, visit: Visit) -> None:
+        await visit.sink.document(visit.document(self._version), ignored=())
+
+    async def _copy(self, visit: Visit) -> None:
+        asked = visit.parsed()
+        await self._local.copy(asked.source, asked.destination)
+        await visit.sink.answer(200, b"", [JSON])
+
+    async def _delete(self, visit: Visit) -> None:
+        await self._local.delete(visit.parsed())
+        await visit.sink.answer(200, b"", [JSON])
+
+    async def _pull(self, visit: Visit) -> None:
+        """Frames until the one end; a client that leaves stops the download, unless somebody else follows it."""
+        asked = visit.parsed()
+        interrupt = Interrupt()
+        async with watched(visit.receive, lambda: interrupt.cancel(By.CLIENT)):
+            try:
+                with interrupt.armed():
+                    async with aclosing(self._local.pull(asked.model)) as frames:
+                        await self._follow(visit, frames, stream=asked.stream)
+            except Stopped:
+                return
+            except ApiError as error:
+                if not visit.sink.started:
+                    raise
+                await visit.sink.send(visit.document(error), last=True, ignored=())
+
+    async def _follow(self, visit: Visit, frames: AsyncIterator[PullProgress], *, stream: bool) -> None:
+        """Each frame as it comes; without a stream the last alone."""
+        async for frame in frames:
+            last = frame.status == SUCCESS.status
+            if stream:
+                await visit.sink.send(visit.document(frame), last=last, ignored=())
+            elif last:
+                await visit.sink.document(visit.document(frame), ignored=())
+
+
+class Visit:
+    """One request for one of these operations."""
+
+    __slots__ = ("answer", "body", "match", "receive", "sink")
+
+    def __init__(self, match: Match, body: bytes, answer: Answer, sink: AsgiSink, receive: Receive) -> None:
+        self.match = match
+        self.body = body
+        self.answer = answer
+        self.sink = sink
+        self.receive = receive
+
+    @property
+    def dialect(self) -> Dialect:
+        return self.match.dialect
+
+    def parsed(self) -> Any:
+        """The body as the dialect reads it."""
+        return self.dialect.bodies[self.match.route.operation](self.body)
+
+    def document(self, value: Any) -> bytes:
+        """A value in the dialect's words."""
+        return self.dialect.documents[self.match.route.operation](value, self.answer)

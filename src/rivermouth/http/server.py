@@ -1,0 +1,152 @@
+"""uvicorn, with our own way to stop: drain first, close the listener then, end what still runs last.
+
+The first signal starts the drain: /health says 503, new calls are refused, running ones go on for up to `drain_s`.
+Then the listener closes and every call that still runs is told so in its own stream and gets its record.  A second
+signal skips the rest of the drain.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import signal
+import socket
+from collections.abc import Callable, Iterable, Iterator
+from types import FrameType
+from typing import Final
+
+import structlog
+import uvicorn
+
+from rivermouth.http.app import App
+from rivermouth.http.lifecycle import Lifecycle
+
+log = structlog.get_logger()
+
+GRACE_S: Final = 5
+"""After the drain: time for the in-stream errors and the records of calls that were ended."""
+DRAIN_TICK_S: Final = 0.05
+GC_THRESHOLD: Final = 50_000
+BACKLOG: Final = 2048
+KEEP_ALIVE_S: Final = 75
+
+
+class Server(uvicorn.Server):
+    """Runs `app` on the given sockets until it is told to stop.
+
+    inflight: how many calls run.  end_all: ends each of them because of the shutdown.
+    """
+
+    def __init__(
+        self,
+        app: App,
+        *,
+        lifecycle: Lifecycle,
+        drain_s: float,
+        inflight: Callable[[], int],
+        end_all: Callable[[], None],
+        trusted_proxies: Iterable[str] = (),
+        tls: tuple[str, str] | None = None,
+    ) -> None:
+        proxies = list(trusted_proxies)
+        super().__init__(
+            uvicorn.Config(
+                app,
+                http="httptools",
+                ws="none",
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                proxy_headers=bool(proxies),
+                forwarded_allow_ips=proxies,
+                backlog=BACKLOG,
+                timeout_keep_alive=KEEP_ALIVE_S,
+                timeout_graceful_shutdown=GRACE_S,
+                ssl_certfile=tls[0] if tls else None,
+                ssl_keyfile=tls[1] if tls else None,
+            )
+        )
+        self._lifecycle = lifecycle
+        self._drain_s = drain_s
+        self._inflight = inflight
+        self._end_all = end_all
+        self._ready: Callable[[], None] = _nothing
+        self._hurry = asyncio.Event()
+        self._drain: asyncio.Task[None] | None = None
+
+    async def run_on(self, sockets: list[socket.socket], ready: Callable[[], None]) -> None:
+        """Serve until stopped; `ready` is called when connections are taken."""
+        settle()
+        self._ready = ready
+        try:
+            await self.serve(sockets=sockets)
+        finally:
+            if self._drain is not None:
+                await self._drain
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets=sockets)
+        self._ready()
+
+    def stop(self) -> None:
+        """Begin to stop, or, if that has begun, hurry."""
+        if self._drain is None:
+            self._drain = asyncio.get_running_loop().create_task(self._drained())
+        else:
+            self._hurry.set()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Our handlers for the time of serving; uvicorn's would close the listener at once."""
+        loop = asyncio.get_running_loop()
+        signals = (signal.SIGINT, signal.SIGTERM)
+        with contextlib.suppress(RuntimeError, ValueError):  # not in the main thread: a test's or an embedder's server
+            for number in signals:
+                loop.add_signal_handler(number, self.stop)
+        try:
+            yield
+        finally:
+            with contextlib.suppress(RuntimeError, ValueError):
+                for number in signals:
+                    loop.remove_signal_handler(number)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self.stop()
+
+    async def _drained(self) -> None:
+        self._lifecycle.draining = True
+        log.info("server.draining", inflight=self._inflight(), drain_s=self._drain_s)
+        ends_at = asyncio.get_running_loop().time() + self._drain_s
+        while self._inflight() and not self._hurry.is_set() and asyncio.get_running_loop().time() < ends_at:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._hurry.wait(), DRAIN_TICK_S)
+        self._end_all()
+        self.should_exit = True
+
+
+def _nothing() -> None:
+    """No one waits for the start."""
+
+
+def settle() -> None:
+    """After start-up: what lives now lives for ever, so the collector need not look at it again."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(GC_THRESHOLD, 20, 20)
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket; port 0 takes a free one.  Raises `OSError`."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind((host, port))
+        sock.listen(BACKLOG)
+        sock.setblocking(False)
+    except OSError:
+        sock.close()
+        raise
+    return sock

@@ -1,0 +1,66 @@
+"""The client's side of one call over ASGI: one answer, started once, ended once."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from rivermouth.dialects.dialect import Dialect
+from rivermouth.http.headers import JSON, STREAM, Header, retry_after
+from rivermouth.ir.errors import ApiError
+
+Send = Callable[[Any], Awaitable[None]]
+
+
+class AsgiSink:
+    """Implements the engine's `Sink`.  `headers` are those that every answer of this request carries."""
+
+    __slots__ = ("_call_id", "_dialect", "_headers", "_send", "_stream_type", "close_after", "ended", "started")
+
+    def __init__(self, send: Send, dialect: Dialect, stream_type: str, call_id: str, headers: list[Header]) -> None:
+        self._send = send
+        self._dialect = dialect
+        self._stream_type = stream_type
+        self._call_id = call_id
+        self._headers = headers
+        self.started = False
+        self.ended = False
+        self.close_after = False
+
+    async def send(self, data: bytes, *, last: bool, ignored: tuple[str, ...]) -> None:
+        if self.ended:
+            return
+        if not self.started:
+            self.started = True
+            content_type = (b"content-type", self._stream_type.encode())
+            headers = [content_type, *STREAM, *self._headers, *_ignored(ignored)]
+            await self._send({"type": "http.response.start", "status": 200, "headers": headers})
+        if last:
+            self.ended = True
+        await self._send({"type": "http.response.body", "body": data, "more_body": not last})
+
+    async def document(self, body: bytes, *, ignored: tuple[str, ...]) -> None:
+        await self.answer(200, body, [JSON, *_ignored(ignored)])
+
+    async def fail(self, error: ApiError) -> None:
+        failure = self._dialect.encode_error(error, self._call_id)
+        extra = [(k.lower().encode(), v.encode("latin-1")) for k, v in failure.headers.items()]
+        if error.retry_after_s is not None:
+            extra.append(retry_after(error.retry_after_s))
+        await self.answer(failure.status, failure.body, [JSON, *extra])
+
+    async def answer(self, status: int, body: bytes, headers: list[Header]) -> None:
+        """One whole answer."""
+        if self.started:
+            raise RuntimeError("an answer had begun already")
+        self.started = self.ended = True
+        length = (b"content-length", str(len(body)).encode())
+        headers = [*headers, (b"connection", b"close")] if self.close_after else headers
+        await self._send(
+            {"type": "http.response.start", "status": status, "headers": [*headers, length, *self._headers]}
+        )
+        await self._send({"type": "http.response.body", "body": body, "more_body": False})
+
+
+def _ignored(names: tuple[str, ...]) -> list[Header]:
+    return [(b"x-rivermouth-ignored", ", ".join(names).encode("latin-1", "replace"))] if names else []

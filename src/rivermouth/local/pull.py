@@ -1,0 +1,198 @@
+"""From the catalogue to the registry: fetched, verified, checked, published; told in frames on the way.
+
+    pulling manifest -> pulling <file> (0 ... total) -> verifying sha256 digest -> success
+
+One download for each model, followed by everyone who asked for it; frames that say the same thing more recently replace
+those that a follower has not read.  The last follower to leave stops the download.  Whatever ends it early, the staging
+folder goes and the registry has not changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, suppress
+from typing import Final
+
+import msgspec
+
+from rivermouth.ir.errors import ApiError, Kind
+from rivermouth.local.catalog import CATALOG, Catalog, Entry
+from rivermouth.local.names import ModelName, parse_name
+from rivermouth.local.registry import Registry
+from rivermouth.local.sources import fetch, verify_present
+
+STEPS: Final = 200
+
+
+class PullProgress(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One frame.  `file`, `digest`, `total` and `completed` (bytes) are set together, on lines about a file."""
+
+    status: str
+    file: str | None = None
+    digest: str | None = None
+    total: int | None = None
+    completed: int | None = None
+
+
+MANIFEST = PullProgress("pulling manifest")
+VERIFYING = PullProgress("verifying sha256 digest")
+SUCCESS = PullProgress("success")
+
+
+def add_frame(frames: deque[PullProgress], frame: PullProgress) -> None:
+    """Appends, but replaces a last frame that is news no more; so at most a handful ever wait."""
+    if frames and _replaceable(frames[-1]) and frame.digest == frames[-1].digest:
+        frames[-1] = frame
+    else:
+        frames.append(frame)
+
+
+def _replaceable(frame: PullProgress) -> bool:
+    return frame.completed is not None and frame.total is not None and 0 < frame.completed < frame.total
+
+
+class Puller:
+    """Pulls what `catalog` names into `registry`."""
+
+    def __init__(self, registry: Registry, catalog: Catalog = CATALOG) -> None:
+        self._registry = registry
+        self._catalog = catalog
+        self._running: dict[ModelName, _Download] = {}
+
+    async def pull(self, name: str) -> AsyncGenerator[PullProgress, None]:
+        """The frames of one pull.  Raises `ApiError` after the first when the catalogue has no such model."""
+        yield MANIFEST
+        parsed = parse_name(name)
+        entry = self._catalog.get(parsed)
+        if entry is None:
+            known = ", ".join(sorted(map(str, self._catalog)))
+            raise ApiError(
+                Kind.NOT_FOUND,
+                f"there is no model {name!r} to pull (there is: {known})",
+                param="model",
+                code="model_not_found",
+            )
+        async with aclosing(self.pull_entry(entry)) as frames:
+            async for frame in frames:
+                yield frame
+
+    async def pull_entry(self, entry: Entry) -> AsyncGenerator[PullProgress, None]:
+        """The frames after "pulling manifest".  For a user's own file see `catalog.file_entry`."""
+        download = self._running.get(entry.name)
+        if download is None:
+            download = self._running[entry.name] = _Download(entry, self._registry)
+        follower = download.join()
+        try:
+            while (frame := await download.next_frame(follower)) is not None:
+                yield frame
+        finally:
+            if download.leave(follower) and self._running.get(entry.name) is download:
+                del self._running[entry.name]
+            await download.settled()
+
+    def statistics(self) -> dict[str, int]:
+        """How many downloads run, and how many follow them."""
+        return {
+            "downloads": len(self._running),
+            "followers": sum(download.followers for download in self._running.values()),
+        }
+
+    async def close(self) -> None:
+        """Stops what runs; their followers see `cancelled`."""
+        for download in list(self._running.values()):
+            download.task.cancel()
+            with suppress(asyncio.CancelledError, ApiError):
+                await download.task
+
+
+class _Follower:
+    """Someone who reads the frames."""
+
+    def __init__(self, frames: deque[PullProgress]) -> None:
+        self.frames = frames
+        self.wake = asyncio.Event()
+
+
+class _Download:
+    """One download and its followers."""
+
+    def __init__(self, entry: Entry, registry: Registry) -> None:
+        self._entry = entry
+        self._registry = registry
+        self._told: deque[PullProgress] = deque()
+        self._followers: list[_Follower] = []
+        self._file: PullProgress | None = None
+        self.task = asyncio.create_task(self._run(), name=f"pull {entry.name}")
+        self.task.add_done_callback(lambda _: self._wake())
+
+    @property
+    def followers(self) -> int:
+        return len(self._followers)
+
+    def join(self) -> _Follower:
+        """A new follower, who is told first what the others were told."""
+        follower = _Follower(deque(self._told))
+        self._followers.append(follower)
+        return follower
+
+    def leave(self, follower: _Follower) -> bool:
+        """True when nobody is left; the download is then being stopped."""
+        self._followers.remove(follower)
+        if self._followers:
+            return False
+        self.task.cancel()
+        return True
+
+    async def settled(self) -> None:
+        """Returns when a download without followers has stopped and cleaned up."""
+        if not self._followers:
+            await asyncio.wait([self.task])
+            if not self.task.cancelled():
+                self.task.exception()  # read here, so that asyncio does not report it as lost
+
+    async def next_frame(self, follower: _Follower) -> PullProgress | None:
+        """The next frame, None after "success".  Raises the download's `ApiError`."""
+        while not follower.frames:
+            if self.task.done():
+                if self.task.cancelled():
+                    raise ApiError(Kind.CANCELLED, f"the pull of {self._entry.name} was stopped")
+                self.task.result()
+                return None
+            follower.wake.clear()
+            await follower.wake.wait()
+        return follower.frames.popleft()
+
+    async def _run(self) -> None:
+        if not await verify_present(self._entry, self._registry, self._begin, self._advance, self._verifying):
+            await fetch(self._entry, self._registry, self._begin, self._advance, self._verifying)
+        self._tell(SUCCESS)
+
+    def _begin(self, digest: str, total: int) -> None:
+        self._file = PullProgress(f"pulling {self._entry.file}", self._entry.file, digest, total, 0)
+        self._tell(self._file)
+
+    def _advance(self, completed: int) -> None:
+        """`completed` bytes so far.  What goes back, beyond the total or too little forward is not told."""
+        last = self._file
+        assert last is not None
+        assert last.completed is not None
+        assert last.total is not None
+        step = max(1, last.total // STEPS) if completed < last.total else 1
+        if last.completed + step <= completed <= last.total:
+            self._file = msgspec.structs.replace(last, completed=completed)
+            self._tell(self._file)
+
+    def _verifying(self) -> None:
+        self._tell(VERIFYING)
+
+    def _tell(self, frame: PullProgress) -> None:
+        add_frame(self._told, frame)
+        for follower in self._followers:
+            add_frame(follower.frames, frame)
+        self._wake()
+
+    def _wake(self) -> None:
+        for follower in self._followers:
+            follower.wake.set()

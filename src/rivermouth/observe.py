@@ -1,0 +1,255 @@
+"""What the server says of itself: structured logs on stderr, and Prometheus metrics.
+
+Logs: one event name per line ("turn.fenced"), key-value pairs beside it, as JSON or for a console.  The standard
+library's loggers (uvicorn's, aiohttp's) come out the same way.  No line holds a prompt, an answer or a secret: fields
+of such names are masked, and every text is searched for the configured secrets and for what looks like a key.
+
+Metrics: a registry of their own, no globals.  Labels are bounded: a model that is not configured is "other".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from collections import deque
+from collections.abc import Callable, Iterable, MutableMapping, Sequence
+from typing import Any, Final, Literal, Protocol, TextIO
+
+import structlog
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    generate_latest,
+)
+
+from rivermouth.secrets import MASK, Secret, redact
+
+OTHER: Final = "other"
+NS: Final = 1_000_000_000
+CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
+
+MASKED_FIELDS: Final = frozenset(
+    {
+        "answer",
+        "api_key",
+        "authorization",
+        "body",
+        "content",
+        "cookie",
+        "delta",
+        "messages",
+        "password",
+        "prompt",
+        "request_body",
+        "secret",
+        "system",
+        "text",
+        "token",
+        "x-api-key",
+        "x-goog-api-key",
+    }
+)
+"""Field names whose values are never logged, whatever they hold."""
+
+FIRST_TOKEN_S: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+DURATION_S: Final = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
+
+EventDict = MutableMapping[str, Any]
+
+
+class Masker:
+    """A structlog processor: masks the fields of `MASKED_FIELDS`, and secrets inside every text."""
+
+    def __init__(self, secrets: Iterable[Secret] = ()) -> None:
+        self._secrets = tuple(secrets)
+
+    def __call__(self, logger: object, method: str, event: EventDict) -> EventDict:
+        for name, value in event.items():
+            if name == "_record":  # the standard library's own, taken out again before the line is written
+                continue
+            event[name] = MASK if name.lower() in MASKED_FIELDS and value is not None else self._masked(value)
+        return event
+
+    def _masked(self, value: Any) -> Any:
+        match value:
+            case Secret():
+                return MASK
+            case str():
+                return redact(value, self._secrets)
+            case bool() | int() | float() | None:
+                return value
+            case list() | tuple():
+                return [self._masked(item) for item in value]
+            case dict():
+                return {
+                    str(k): MASK if str(k).lower() in MASKED_FIELDS else self._masked(item) for k, item in value.items()
+                }
+            case _:
+                return redact(str(value), self._secrets)
+
+
+def configure_logging(
+    form: Literal["auto", "json", "console"] = "auto",
+    *,
+    level: int = logging.INFO,
+    secrets: Iterable[Secret] = (),
+    stream: TextIO | None = None,
+) -> None:
+    """All logging of this process, structlog's and the standard library's, to `stream` (stderr), one line each.
+
+    "auto" is for a console where the stream is one, else JSON.
+    """
+    out = stream or sys.stderr
+    as_json = form == "json" or (form == "auto" and not out.isatty())
+    before: list[structlog.typing.Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.stdlib.PositionalArgumentsFormatter(),
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.format_exc_info,
+        Masker(secrets),
+    ]
+    last: structlog.typing.Processor = (
+        structlog.processors.JSONRenderer() if as_json else structlog.dev.ConsoleRenderer(colors=False)
+    )
+    structlog.configure(
+        processors=[
+            structlog.stdlib.filter_by_level,
+            *before,
+            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+        ],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+        cache_logger_on_first_use=False,
+    )
+    handler = logging.StreamHandler(out)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=before,
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, last],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level)
+    for chatty in ("alembic", "uvicorn"):
+        logging.getLogger(chatty).setLevel(max(level, logging.WARNING))
+
+
+class EndedAttempt(Protocol):
+    """What metrics read of an attempt's record."""
+
+    @property
+    def provider(self) -> str: ...
+    @property
+    def outcome(self) -> str: ...
+
+
+class EndedCall(Protocol):
+    """What metrics read of a call's record.  Durations are nanoseconds since the call's start."""
+
+    @property
+    def dialect(self) -> str: ...
+    @property
+    def model_asked(self) -> str: ...
+    @property
+    def status(self) -> str: ...
+    @property
+    def kind(self) -> str | None: ...
+    @property
+    def first_token_ns(self) -> int | None: ...
+    @property
+    def ended_ns(self) -> int | None: ...
+    @property
+    def input_tokens(self) -> int | None: ...
+    @property
+    def output_tokens(self) -> int | None: ...
+    @property
+    def chunks(self) -> int: ...
+    @property
+    def attempts(self) -> Sequence[EndedAttempt]: ...
+
+
+class Metrics:
+    """Counts and times of one server.  `models` and `providers` are the names that may stand in labels."""
+
+    def __init__(self, models: Iterable[str] = (), providers: Iterable[str] = (), *, process: bool = True) -> None:
+        self.registry = CollectorRegistry(auto_describe=True)
+        self._models = frozenset(models)
+        self._providers = frozenset(providers)
+        if process:
+            ProcessCollector(registry=self.registry)
+        new: dict[str, Any] = {"namespace": "rivermouth", "registry": self.registry}
+        self._calls = Counter("calls", "Calls that ended.", ("dialect", "model", "status", "kind"), **new)
+        self._inflight = Gauge("calls_inflight", "Calls that run now.", **new)
+        self._attempts = Counter("attempts", "Attempts at providers that ended.", ("provider", "outcome"), **new)
+        self._first_token = Histogram(
+            "first_token_seconds",
+            "From a call's start to its first content.",
+            ("dialect",),
+            buckets=FIRST_TOKEN_S,
+            **new,
+        )
+        self._duration = Histogram(
+            "call_duration_seconds", "From a call's start to its end.", ("dialect",), buckets=DURATION_S, **new
+        )
+        self._tokens = Counter("tokens", "Tokens of calls that ended.", ("model", "direction"), **new)
+        self._chunks = Counter("chunks", "Content events sent to clients.", ("dialect",), **new)
+        self._loop_lag = Gauge("event_loop_lag_seconds", "The loop's worst recent lateness.", **new)
+
+    def allow(self, models: Iterable[str], providers: Iterable[str]) -> None:
+        """The names of a new configuration; what was counted under others stays."""
+        self._models = frozenset(models)
+        self._providers = frozenset(providers)
+
+    def inflight_from(self, count: Callable[[], int]) -> None:
+        """Ask this for the number of running calls whenever someone scrapes."""
+        self._inflight.set_function(count)
+
+    def ended(self, call: EndedCall) -> None:
+        """Count a call and its attempts: once for each final record.  None is not counted, 0 is (F29)."""
+        model = _bounded(call.model_asked, self._models)
+        self._calls.labels(call.dialect, model, _word(call.status), _word(call.kind)).inc()
+        self._chunks.labels(call.dialect).inc(call.chunks)
+        if call.ended_ns is not None:
+            self._duration.labels(call.dialect).observe(call.ended_ns / NS)
+        if call.first_token_ns is not None:
+            self._first_token.labels(call.dialect).observe(call.first_token_ns / NS)
+        for direction, count in (("input", call.input_tokens), ("output", call.output_tokens)):
+            if count is not None:
+                self._tokens.labels(model, direction).inc(count)
+        for attempt in call.attempts:
+            self._attempts.labels(_bounded(attempt.provider, self._providers), _word(attempt.outcome)).inc()
+
+    def loop_lag(self, lag_s: float) -> None:
+        self._loop_lag.set(lag_s)
+
+    def render(self) -> bytes:
+        """The page that Prometheus scrapes; its media type is `CONTENT_TYPE`."""
+        return generate_latest(self.registry)
+
+
+def _bounded(name: str, allowed: frozenset[str]) -> str:
+    return name if name in allowed else OTHER
+
+
+def _word(value: str | None) -> str:
+    """A member of an enumeration as its plain word; "" for none."""
+    return str(value) if value is not None else ""
+
+
+async def watch_loop(metrics: Metrics, *, interval_s: float = 0.5, window: int = 20) -> None:
+    """Runs until cancelled: measures how late the loop wakes a sleeper, and shows the worst of the last `window`."""
+    loop = asyncio.get_running_loop()
+    recent: deque[float] = deque(maxlen=window)
+    while True:
+        due = loop.time() + interval_s
+        await asyncio.sleep(interval_s)
+        recent.append(max(0.0, loop.time() - due))
+        metrics.loop_lag(max(recent))

@@ -1,0 +1,177 @@
+"""The two answers an HTTP upstream can give, as `Upstream`s: a stream of frames, or one document.
+
+`Stream.read` is the hot path: one read of the socket, one batch, no task and no timer.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from rivermouth.dialects.dialect import Answer, Dialect, Operation
+from rivermouth.ir.errors import ApiError, Kind, WireError
+from rivermouth.ir.events import Error, Event, Finish
+from rivermouth.ir.fold import unfold
+from rivermouth.ir.reply import Reply
+from rivermouth.ir.request import Request
+from rivermouth.providers.client import Response
+from rivermouth.providers.failures import Failures
+from rivermouth.providers.provider import Batch
+from rivermouth.wire.frame import Frame
+
+DOCUMENT_CAP_BYTES: Final = 32 * 1024 * 1024
+
+_ENDS: Final = frozenset({Finish, Error})
+_LINE_END: Final = b"\n\n"
+
+
+class Stream:
+    """Frames as they come.  `relay`: each frame is kept beside the events it made.
+
+    A last frame without its line end still counts when its payload is whole: JSON that was cut does not parse.
+    """
+
+    __slots__ = ("_complete", "_decode", "_decoder", "_failures", "_feed", "_read", "_relay", "_response")
+
+    def __init__(
+        self, response: Response, dialect: Dialect, request: Request, failures: Failures, *, relay: bool
+    ) -> None:
+        self._response = response
+        self._read = response.read
+        self._feed = dialect.reader().feed
+        self._decoder = dialect.decoder(request)
+        self._decode = self._decoder.feed
+        self._failures = failures
+        self._relay = relay
+        self._complete = False
+
+    async def read(self) -> Batch:
+        data = await self._read()
+        if data is None:
+            return self._at_end()
+        events: list[Event] = []
+        frames: list[tuple[Frame, int]] | None = [] if self._relay else None
+        try:
+            for frame in self._feed(data):
+                made = self._decode(frame)
+                if frames is not None:
+                    frames.append((frame, len(made)))
+                if made:
+                    events += made
+                    if type(made[-1]) in _ENDS:
+                        self._end(events)
+                        break
+        except WireError as error:
+            events.append(Error(self._failures.malformed(error)))
+        except ApiError as error:
+            events.append(Error(self._failures.cleaned(error)))
+        return Batch(events, frames)
+
+    async def close(self) -> None:
+        await self._response.close(complete=self._complete)
+
+    def _at_end(self) -> Batch:
+        """The body ended properly: what its last bytes say, and the truth if that is no end."""
+        events: list[Event] = []
+        frames: list[tuple[Frame, int]] | None = [] if self._relay else None
+        try:
+            for frame in self._feed(_LINE_END):
+                made = self._decode(frame)
+                if frames is not None:
+                    frames.append((frame, len(made)))
+                events += made
+        except WireError:
+            pass  # a frame that was cut: the decoder says so
+        if not events or type(events[-1]) not in _ENDS:
+            events += self._decoder.eof()
+        if not events or type(events[-1]) not in _ENDS:
+            events.append(Error(self._failures.failure(Kind.TRUNCATED, "the stream ended before it was complete")))
+        self._end(events)
+        return Batch(events, frames)
+
+    def _end(self, events: list[Event]) -> None:
+        """Notes a good end; an error speaks in the provider's name and without secrets."""
+        last = events[-1]
+        if isinstance(last, Error):
+            events[-1] = Error(self._failures.cleaned(last.error))
+        else:
+            self._complete = True
+
+
+class Document:
+    """One whole reply, as the shortest stream that says it.  `same_dialect`: its bytes, or frames, are wanted too."""
+
+    __slots__ = ("_complete", "_dialect", "_failures", "_request", "_response", "_same_dialect")
+
+    def __init__(
+        self, response: Response, dialect: Dialect, request: Request, failures: Failures, *, same_dialect: bool
+    ) -> None:
+        self._response = response
+        self._dialect = dialect
+        self._request = request
+        self._failures = failures
+        self._same_dialect = same_dialect
+        self._complete = False
+
+    async def read(self) -> Batch:
+        body = await whole(self._response, self._failures)
+        self._complete = True
+        reply = self._failures.parsed(self._dialect.parse_reply, body)
+        if not reply.choices:
+            raise self._failures.failure(Kind.UPSTREAM, "malformed answer: it has no choices", "malformed")
+        if not self._same_dialect:
+            return Batch(unfold(reply))
+        return (
+            reframed(reply, self._dialect, self._request) if self._request.stream else Batch(unfold(reply), None, body)
+        )
+
+    async def close(self) -> None:
+        await self._response.close(complete=self._complete)
+
+
+def reframed(reply: Reply, dialect: Dialect, request: Request) -> Batch:
+    """A whole reply as the frames that this dialect would have streamed, for a client that relays frames."""
+    counted = msgspec.structs.replace(request, include_usage=True)
+    route = next(r for r in dialect.routes if r.operation is Operation.GENERATE and r.streams)
+    answer = Answer(
+        id=reply.id or "",
+        model=reply.model or request.model,
+        created_ns=(reply.created or 0) * 1_000_000_000,
+        surface=dialect.surfaces[0],
+        kind=route.kind,
+        request=counted,
+    )
+    decode = dialect.decoder(counted).feed
+    events: list[Event] = []
+    frames: list[tuple[Frame, int]] = []
+    for frame in dialect.reader().feed(dialect.encoder(answer).feed(unfold(reply))):
+        made = decode(frame)
+        events += made
+        frames.append((frame, len(made)))
+    return Batch(events, frames)
+
+
+async def whole(response: Response, failures: Failures, cap_bytes: int = DOCUMENT_CAP_BYTES) -> bytes:
+    """The whole body.  Raises `ApiError` above the cap, and when the body is cut."""
+    pieces: list[bytes] = []
+    size_bytes = 0
+    while (piece := await response.read()) is not None:
+        size_bytes += len(piece)
+        if size_bytes > cap_bytes:
+            raise failures.failure(Kind.UPSTREAM, f"the upstream's answer is larger than {cap_bytes} bytes")
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+async def beginning(response: Response, cap_bytes: int) -> tuple[bytes, bool]:
+    """The body's first `cap_bytes`, and whether that was all of it."""
+    pieces: list[bytes] = []
+    left_bytes = cap_bytes
+    while left_bytes > 0:
+        piece = await response.read()
+        if piece is None:
+            return b"".join(pieces), True
+        pieces.append(piece[:left_bytes])
+        left_bytes -= len(piece)
+    return b"".join(pieces), False

@@ -1,0 +1,67 @@
+"""How an HTTP provider's failures become `ApiError`s: in its name, and without a secret in their words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from email.utils import parsedate_to_datetime
+from typing import TypeVar
+
+from rivermouth.ir.errors import ApiError, Kind, WireError
+from rivermouth.secrets import Secret, redact
+
+T = TypeVar("T")
+
+
+class Failures:
+    """Speaks for one provider.  `secrets` are masked wherever they turn up: an upstream may echo its key."""
+
+    def __init__(self, name: str, secrets: Iterable[str]) -> None:
+        self._name = name
+        self._secrets = [s if isinstance(s, Secret) else Secret(s) for s in secrets if s]
+
+    def failure(self, kind: Kind, message: str, code: str | None = None) -> ApiError:
+        """A failure that this program noticed."""
+        return ApiError(kind, message, code=code, provider=self._name)
+
+    def malformed(self, error: WireError) -> ApiError:
+        """The upstream's bytes are not its dialect."""
+        return self.failure(Kind.UPSTREAM, f"malformed answer: {redact(str(error), self._secrets)}", "malformed")
+
+    def cleaned(self, error: ApiError) -> ApiError:
+        """A failure in the upstream's own words."""
+        return ApiError(
+            error.kind,
+            redact(error.message, self._secrets),
+            param=error.param and redact(error.param, self._secrets),
+            code=error.code and redact(error.code, self._secrets),
+            retry_after_s=error.retry_after_s,
+            status=error.status,
+            provider=self._name,
+            clock=error.clock,
+        )
+
+    def parsed(self, parse: Callable[[bytes], T], body: bytes) -> T:
+        """A whole body as a value.  Raises `ApiError` if it is none, or if it tells of a failure."""
+        try:
+            return parse(body)
+        except WireError as error:
+            raise self.malformed(error) from None
+        except ApiError as error:
+            raise self.cleaned(error) from None
+
+
+def retry_after_s(value: str | None, now: datetime) -> float | None:
+    """Seconds from a Retry-After header: a number or an HTTP date; None when there is none or it is nonsense."""
+    if not value:
+        return None
+    try:
+        seconds = float(value)
+    except ValueError:
+        try:
+            seconds = (parsedate_to_datetime(value) - now).total_seconds()
+        except (ValueError, TypeError, OverflowError):
+            return None
+        return max(seconds, 0.0)
+    return seconds if math.isfinite(seconds) and seconds >= 0 else None

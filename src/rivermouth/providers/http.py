@@ -1,0 +1,203 @@
+"""An HTTP upstream of any dialect, as a `Provider`.
+
+    open   build_request -> send -> head arrives -> refused (status), a stream, or one whole document
+    read   one read of the socket -> reader -> decoder -> one Batch
+    close  the socket is closed unless the answer was complete, so that the upstream stops working (F31)
+
+What comes back follows its content type, not what was asked (F7): a document for a stream is unfolded into events, a
+stream for a document is decoded, and whoever reads folds it.  No clock but connect's runs here: the engine has them
+and cancels.  Headers to the upstream are made here; nothing of the client's travels on (F36).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from enum import Enum
+from typing import Final
+
+import msgspec
+
+import rivermouth
+from rivermouth.dialects.dialect import Dialect, Outgoing
+from rivermouth.ir.errors import ApiError, Kind
+from rivermouth.ir.reply import EmbedReply, ModelInfo
+from rivermouth.ir.request import EmbedRequest, Request
+from rivermouth.providers.answers import Document, Stream, beginning, whole
+from rivermouth.providers.client import AiohttpClient, Client, Response
+from rivermouth.providers.failures import Failures, retry_after_s
+from rivermouth.providers.provider import Upstream
+from rivermouth.providers.quirks import bend
+from rivermouth.secrets import Secret
+
+ERROR_CAP_BYTES: Final = 64 * 1024
+MODELS_S: Final = 10.0
+
+JSON: Final = "application/json"
+STREAM_TYPES: Final = frozenset(
+    {"text/event-stream", "application/x-ndjson", "application/jsonl", "application/vnd.amazon.eventstream"}
+)
+PAGE_TYPES: Final = frozenset({"text/html", "application/xhtml+xml"})
+
+
+class HttpTarget(msgspec.Struct, frozen=True, kw_only=True):
+    """Where an upstream lives and how it wants to be called.
+
+    base_url: what the dialect's paths are appended to.  headers: sent with each request.  ca_file: an authority to
+    trust besides the system's.  connect_s: until the connection stands, TLS included.  quirks: words of `quirks`.
+    """
+
+    name: str
+    dialect: Dialect
+    base_url: str
+    api_key: str | None = None
+    headers: Mapping[str, str] = {}
+    ca_file: str | None = None
+    connect_s: float = 10.0
+    quirks: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"HttpTarget({self.name!r}, {self.dialect.name!r})"
+
+
+class Shape(Enum):
+    """What an answer's body is."""
+
+    STREAM = "stream"
+    DOCUMENT = "document"
+    PAGE = "page"
+
+
+def shape_of(content_type: str, stream: bool, stream_types: frozenset[str]) -> Shape:
+    """What the body is: by its media type where that says it, else what was asked for.
+
+    JSON is a stream only for a dialect that streams under that name (R1).  A web page is never an answer.
+    """
+    media = _media(content_type)
+    if media in STREAM_TYPES:
+        return Shape.STREAM
+    if media == JSON:
+        return Shape.STREAM if stream and JSON in stream_types else Shape.DOCUMENT
+    if media in PAGE_TYPES:
+        return Shape.PAGE
+    return Shape.STREAM if stream else Shape.DOCUMENT
+
+
+class HttpProvider:
+    """`Provider` for one target.  `client` replaces the HTTP client."""
+
+    def __init__(self, target: HttpTarget, client: Client | None = None) -> None:
+        self.name = target.name
+        self.dialect: str | None = target.dialect.name
+        self._target = target
+        self._speaks = target.dialect
+        self._base = target.base_url.rstrip("/")
+        self._client: Client = client or AiohttpClient(
+            target.name, target.base_url, connect_s=target.connect_s, ca_file=target.ca_file
+        )
+        self._stream_types = frozenset(_media(s.stream_type) for s in target.dialect.surfaces)
+        own = sorted(self._stream_types & STREAM_TYPES) or [JSON]
+        self._headers = {True: headers_for(target, own[0]), False: headers_for(target, JSON)}
+        self._failures = Failures(target.name, [_plain(target.api_key or ""), *map(_plain, target.headers.values())])
+
+    async def prepare(self, request: Request | EmbedRequest, model: str) -> None:
+        """Nothing: an HTTP upstream is ready or says so."""
+
+    async def open(self, request: Request, model: str, *, same_dialect: bool, warn: Callable[[str], None]) -> Upstream:
+        stream, dialect = request.stream, self._speaks
+        outgoing = bend(dialect.build_request(request, model), self._target.quirks)
+        for loss in outgoing.losses:
+            warn(loss)
+        response = await self._ask("POST", outgoing, stream=stream)
+        shape = shape_of(response.headers.get("content-type", ""), stream, self._stream_types)
+        if shape is Shape.STREAM:
+            return Stream(response, dialect, request, self._failures, relay=same_dialect and stream)
+        if shape is Shape.DOCUMENT:
+            return Document(response, dialect, request, self._failures, same_dialect=same_dialect)
+        await response.close(complete=False)
+        raise self._failures.failure(Kind.UPSTREAM, "the upstream answered with a web page; is its base_url right?")
+
+    async def embed(self, request: EmbedRequest, model: str) -> EmbedReply:
+        build, parse = self._speaks.build_embed, self._speaks.parse_embed_reply
+        if build is None or parse is None:
+            raise self._failures.failure(Kind.NOT_FOUND, f"{self.name} has no embeddings")
+        return self._failures.parsed(parse, await self._document("POST", build(request, model)))
+
+    async def models(self) -> list[ModelInfo]:
+        path, parse = self._speaks.models_path, self._speaks.parse_models
+        if parse is None:
+            raise self._failures.failure(Kind.NOT_FOUND, f"{self.name} cannot list its models")
+        try:
+            async with asyncio.timeout(MODELS_S):
+                body = await self._document("GET", Outgoing(path=path, body=b""))
+        except TimeoutError:
+            text = f"no list of models within {MODELS_S:g} s"
+            raise ApiError(Kind.TIMEOUT, text, clock="total", provider=self.name) from None
+        return self._failures.parsed(parse, body)
+
+    async def close(self) -> None:
+        await self._client.close()
+
+    async def _ask(self, method: str, outgoing: Outgoing, *, stream: bool) -> Response:
+        """The answer, if its status says success.  Raises `ApiError`."""
+        headers = self._headers[stream]
+        if outgoing.headers:
+            headers = {**headers, **{name.lower(): value for name, value in outgoing.headers.items()}}
+        response = await self._client.open(method, self._base + outgoing.path, headers, outgoing.body or None)
+        if not 200 <= response.status < 300:
+            raise await self._refused(response)
+        return response
+
+    async def _refused(self, response: Response) -> ApiError:
+        """What an answer that is no success says."""
+        status, headers = response.status, response.headers
+        body, complete = b"", False
+        try:
+            if status >= 400:
+                body, complete = await beginning(response, ERROR_CAP_BYTES)
+        except ApiError:
+            body = b""  # cut; the status already says that it failed
+        finally:
+            await response.close(complete=complete)
+        if status < 400:
+            return self._failures.failure(Kind.UPSTREAM, f"the upstream answered with status {status}, not followed")
+        error = self._failures.cleaned(self._speaks.parse_error(status, headers, body))
+        if error.retry_after_s is None:
+            error.retry_after_s = retry_after_s(headers.get("retry-after"), datetime.now(UTC))
+        return error
+
+    async def _document(self, method: str, outgoing: Outgoing) -> bytes:
+        """The body of an answer that is one document."""
+        response = await self._ask(method, bend(outgoing, self._target.quirks), stream=False)
+        complete = False
+        try:
+            body = await whole(response, self._failures)
+            complete = True
+        finally:
+            await response.close(complete=complete)
+        return body
+
+
+def headers_for(target: HttpTarget, accept: str) -> dict[str, str]:
+    """All headers of a request but Host and Content-Length; names in lower case, the configured ones win."""
+    key = {} if target.api_key is None else target.dialect.auth(_plain(target.api_key))
+    made = {
+        "content-type": JSON,
+        "accept": accept,
+        "accept-encoding": "identity",
+        "user-agent": f"rivermouth/{rivermouth.__version__}",
+    }
+    for extra in (key, target.headers):
+        made.update((name.lower(), _plain(value)) for name, value in extra.items())
+    return made
+
+
+def _media(content_type: str) -> str:
+    """The media type without its parameters."""
+    return content_type.partition(";")[0].strip().lower()
+
+
+def _plain(value: str) -> str:
+    """A secret's value; any other text as it is."""
+    return value.reveal() if isinstance(value, Secret) else value

@@ -1,0 +1,146 @@
+"""Which endpoints a model name means (R27).
+
+1. An exact `[models]` entry of the config, also when its name contains a slash.
+2. `provider/model` for an enabled provider.
+3. A bare name: a local model (`x` is `x:latest`), then the one enabled provider whose own list has it.
+
+None, or several, is a 404 that lists the near names.  Providers' lists are fetched lazily and kept for a while.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+import msgspec
+
+from rivermouth.ir.errors import ApiError, Kind
+from rivermouth.ir.reply import ModelInfo
+from rivermouth.providers.provider import Provider
+from rivermouth.routing.endpoint import Candidate, Endpoint, Plan
+
+LIST_FRESH_S: Final = 300.0
+LIST_RETRY_S: Final = 15.0
+LIST_TIMEOUT_S: Final = 5.0
+NEAR_NAMES: Final = 5
+
+
+class _Listing(msgspec.Struct):
+    models: dict[str, ModelInfo]
+    until_s: float
+
+
+class Catalog:
+    """Names to plans.  `own` are the providers that live in this process (local, scripted) and need no slash.
+
+    `endpoints` are the configured ones: what they say of a provider's model holds however the model was asked for.
+    """
+
+    def __init__(
+        self,
+        *,
+        models: Mapping[str, tuple[Endpoint, ...]],
+        endpoints: Iterable[Endpoint] = (),
+        providers: Mapping[str, Provider],
+        own: tuple[str, ...] = (),
+        now_s: Callable[[], float],
+    ) -> None:
+        self._models = models
+        self._endpoints = {(e.provider, e.model): e for e in reversed(tuple(endpoints))}
+        self._providers = providers
+        self._own = own
+        self._now_s = now_s
+        self._lists: dict[str, _Listing] = {}
+        self._fetching: dict[str, asyncio.Task[dict[str, ModelInfo]]] = {}
+
+    async def plan(self, model: str) -> Plan:
+        """The candidates for a name, in order.  Raises `ApiError` not_found."""
+        configured = self._models.get(model)
+        if configured is not None:
+            count = len(configured)
+            return Plan(model, tuple(Candidate(e, f"configured, {i} of {count}") for i, e in enumerate(configured, 1)))
+        provider, slash, name = model.partition("/")
+        if slash and name and provider in self._providers:
+            return self._single(provider, name, "asked for by provider and model")
+        near: list[str] = []
+        for own in self._own:
+            known = await self._listed(own)
+            near += known
+            for spelling in (model, f"{model}:latest"):
+                if spelling in known:
+                    return self._single(own, spelling, f"a model of {own}")
+        others = [p for p in self._providers if p not in self._own]
+        listings = await asyncio.gather(*(self._listed(p) for p in others))
+        holders = [p for p, known in zip(others, listings, strict=True) if model in known]
+        if len(holders) == 1:
+            return self._single(holders[0], model, "the one provider that lists it")
+        raise self._unknown(model, holders, near)
+
+    async def models(self) -> list[ModelInfo]:
+        """Everything a client can ask for: configured names, own models, and `provider/model` of what is enabled."""
+        listings = await asyncio.gather(*(self._listed(p) for p in self._providers))
+        found: dict[str, ModelInfo] = {}
+        for name in self._models:
+            found[name] = ModelInfo(id=name, owner="rivermouth")
+        for provider, known in zip(self._providers, listings, strict=True):
+            for name, info in known.items():
+                full = name if provider in self._own else f"{provider}/{name}"
+                found.setdefault(full, msgspec.structs.replace(info, id=full))
+        return list(found.values())
+
+    async def model(self, name: str) -> ModelInfo:
+        """One of them.  Raises `ApiError` not_found."""
+        known = {m.id: m for m in await self.models()}
+        for spelling in (name, f"{name}:latest"):
+            if spelling in known:
+                return known[spelling]
+        plan = await self.plan(name)
+        return ModelInfo(id=name, owner=plan.candidates[0].endpoint.provider)
+
+    def forget(self, provider: str) -> None:
+        """The provider's list has changed (a pull, a delete)."""
+        self._lists.pop(provider, None)
+
+    async def _listed(self, provider: str) -> dict[str, ModelInfo]:
+        """The provider's models by name; what is known already when it does not answer.  One fetch at a time."""
+        if provider in self._own:
+            return {m.id: m for m in await self._providers[provider].models()}
+        listing = self._lists.get(provider)
+        if listing is not None and listing.until_s > self._now_s():
+            return listing.models
+        task = self._fetching.get(provider)
+        if task is None:
+            task = asyncio.get_running_loop().create_task(self._fetch(provider))
+            self._fetching[provider] = task
+            task.add_done_callback(lambda _: self._fetching.pop(provider, None))
+        return await asyncio.shield(task)
+
+    async def _fetch(self, provider: str) -> dict[str, ModelInfo]:
+        old = self._lists.get(provider)
+        try:
+            async with asyncio.timeout(LIST_TIMEOUT_S):
+                models = {m.id: m for m in await self._providers[provider].models()}
+            fresh_s = LIST_FRESH_S
+        except (ApiError, TimeoutError):
+            models, fresh_s = (old.models if old is not None else {}), LIST_RETRY_S
+        self._lists[provider] = _Listing(models, self._now_s() + fresh_s)
+        return models
+
+    def _single(self, provider: str, model: str, why: str) -> Plan:
+        bare = Endpoint(id=f"{provider}/{model}", provider=provider, model=model)
+        return Plan(model, (Candidate(self._endpoints.get((provider, model), bare), why),))
+
+    def _unknown(self, model: str, holders: list[str], own: list[str]) -> ApiError:
+        if holders:
+            names = ", ".join(f"{p}/{model}" for p in holders)
+            text = f"model '{model}' is offered by several providers; ask for one of: {names}"
+        else:
+            near = difflib.get_close_matches(model, [*self._names(), *own], NEAR_NAMES, 0.4)
+            text = f"model '{model}' not found" + (f"; near names: {', '.join(near)}" if near else "")
+        return ApiError(Kind.NOT_FOUND, text, param="model", code="model_not_found")
+
+    def _names(self) -> list[str]:
+        listed = [f"{p}/{m}" for p, entry in self._lists.items() for m in entry.models]
+        return [*self._models, *listed]

@@ -1,0 +1,101 @@
+"""The SQLite file: how it is opened, and how its schema is brought to the newest version.
+
+WAL with synchronous=NORMAL: a committed row survives kill -9 (not a power cut), readers never wait for the writer,
+and a reader may be another process.  Alembic is loaded only when there is something to migrate.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Final
+
+from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
+from sqlalchemy.exc import DBAPIError
+
+from rivermouth.store.port import StoreError
+from rivermouth.store.tables import HEAD
+
+BUSY_MS: Final = 5_000
+_PRAGMAS: Final = (
+    f"PRAGMA busy_timeout={BUSY_MS}",
+    "PRAGMA journal_mode=WAL",
+    "PRAGMA synchronous=NORMAL",
+    "PRAGMA cache_size=-8192",
+)
+_READER_PRAGMAS: Final = (f"PRAGMA busy_timeout={BUSY_MS}", "PRAGMA query_only=ON")
+_PASSING: Final = ("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_FULL", "SQLITE_IOERR", "SQLITE_NOMEM", "SQLITE_CANTOPEN")
+
+
+def open_database(path: Path) -> Engine:
+    """The database at `path`, made if missing (0600) and migrated to `HEAD`.  Raises `StoreError`."""
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    except OSError as error:
+        raise StoreError(f"{path}: {error.strerror}") from None
+    engine = _engine(path, _PRAGMAS)
+    try:
+        migrate(engine)
+    except BaseException:
+        engine.dispose()
+        raise
+    return engine
+
+
+def open_reader(path: Path) -> Engine:
+    """The database of a server that may be running; nothing can be written by it.  Raises `StoreError`."""
+    if not path.exists():
+        raise StoreError(f"{path}: there is no database yet")
+    engine = _engine(path, _READER_PRAGMAS)
+    try:
+        with engine.connect() as connection:
+            found = version(connection)
+    except DBAPIError as error:
+        engine.dispose()
+        raise renamed(error) from None
+    if found != HEAD:
+        engine.dispose()
+        raise StoreError(
+            f"{path}: its schema is {found}, this program reads {HEAD}; start the server once to bring it up"
+        )
+    return engine
+
+
+def _engine(path: Path, pragmas: tuple[str, ...]) -> Engine:
+    engine = create_engine(f"sqlite:///{path}", hide_parameters=True)
+
+    def prepare(connection: Any, record: object) -> None:
+        for pragma in pragmas:
+            connection.execute(pragma)
+
+    event.listen(engine, "connect", prepare)
+    return engine
+
+
+def version(connection: Connection) -> str | None:
+    """The migration this database says it is at; None for an empty one."""
+    if not inspect(connection).has_table("alembic_version"):
+        return None
+    return connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
+
+
+def migrate(engine: Engine) -> None:
+    """Brings the schema to `HEAD`.  Raises `StoreError` for one that this program does not know."""
+    try:
+        with engine.connect() as connection:
+            if version(connection) == HEAD:
+                return
+        from rivermouth.store.migrations import upgrade  # Alembic takes a fifth of a second to import
+
+        with engine.connect() as connection:
+            connection.exec_driver_sql("BEGIN IMMEDIATE")  # the driver begins none for DDL: half a schema could stay
+            upgrade(connection)
+            connection.commit()
+    except DBAPIError as error:
+        raise renamed(error) from None
+
+
+def renamed(error: DBAPIError) -> StoreError:
+    """The driver's exception in the port's words, without the statement or its values."""
+    name = getattr(error.orig, "sqlite_errorname", "")
+    return StoreError(str(error.orig), passing=name.startswith(_PASSING))

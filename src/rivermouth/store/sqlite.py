@@ -1,0 +1,238 @@
+"""Call records in SQLite.
+
+One connection writes, for ever the same and used by one thread at a time; reads take others from the pool, from any
+thread.  In WAL mode neither waits for the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from sqlalchemy import ColumnElement, Connection, Engine, RowMapping, Select, case, func, or_, select, update
+from sqlalchemy.exc import DBAPIError
+
+from rivermouth.store import statements as sql
+from rivermouth.store.database import open_database, open_reader, renamed
+from rivermouth.store.port import (
+    AttemptRecord,
+    CallFilter,
+    CallRecord,
+    Checkpoint,
+    Decision,
+    Outcome,
+    Status,
+    StoreError,
+    UsageRow,
+)
+from rivermouth.store.tables import attempts, calls
+from rivermouth.wire import json
+
+INTERRUPTED_MESSAGE: Final = "the server stopped before the call ended"
+EVERY: Final = CallFilter()
+
+_decisions: Final = json.typed(tuple[Decision, ...])
+_ignored: Final = json.typed(tuple[str, ...])
+
+
+class SqliteCallStore:
+    """The port `CallStore` over an engine from `database`."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._writer: Connection | None = None
+
+    @classmethod
+    def open(cls, path: Path) -> SqliteCallStore:
+        """For the server that holds the data directory.  Raises `StoreError`."""
+        return cls(open_database(path))
+
+    @classmethod
+    def reader(cls, path: Path) -> SqliteCallStore:
+        """For reading beside a running server; a write raises `StoreError`."""
+        return cls(open_reader(path))
+
+    def insert_open(self, rows: Sequence[CallRecord]) -> None:
+        self.write(rows, (), ())
+
+    def checkpoint(self, rows: Sequence[Checkpoint]) -> None:
+        self.write((), rows, ())
+
+    def close(self, rows: Sequence[CallRecord]) -> int:
+        return self.write((), (), rows)
+
+    def write(self, opens: Sequence[CallRecord], marks: Sequence[Checkpoint], closes: Sequence[CallRecord]) -> int:
+        connection = self._writing()
+        try:
+            if opens:
+                _run(connection, sql.INSERT_OPEN, [sql.opened_row(r) for r in opens])
+            if marks:
+                _mark(connection, marks)
+            ended = _end(connection, closes) if closes else 0
+            connection.commit()
+        except DBAPIError as error:
+            self._abandon()
+            raise renamed(error) from None
+        except (ValueError, OverflowError) as error:  # half an emoji, a number above 64 bits: this row never will fit
+            self._abandon()
+            raise StoreError(f"a value cannot be stored: {type(error).__name__}") from None
+        except StoreError:
+            self._abandon()
+            raise
+        return ended
+
+    def interrupt_open(self) -> int:
+        last = {name: _of_last_attempt(name) for name in ("endpoint_id", "provider", "model")}
+        change = {
+            "status": Status.INTERRUPTED.value,
+            "at_least": 1,
+            "message": INTERRUPTED_MESSAGE,
+            "endpoint_id": func.coalesce(calls.c.endpoint_id, last["endpoint_id"]),
+            "provider": func.coalesce(calls.c.provider, last["provider"]),
+            "model_used": func.coalesce(calls.c.model_used, last["model"]),
+        }
+        connection = self._writing()
+        try:
+            result = connection.execute(update(calls).values(change).where(calls.c.status == sql.OPEN))
+            connection.commit()
+        except DBAPIError as error:
+            self._abandon()
+            raise renamed(error) from None
+        return result.rowcount
+
+    def get(self, call_id: str) -> CallRecord | None:
+        found = self._read(select(calls).where(calls.c.id == call_id))
+        return found[0] if found else None
+
+    def list(self, limit: int, where: CallFilter = EVERY) -> Sequence[CallRecord]:
+        query = select(calls).where(*_conditions(where))
+        return self._read(query.order_by(calls.c.started_ns.desc(), calls.c.seq.desc()).limit(limit))
+
+    def usage(self, since_ns: int | None = None, until_ns: int | None = None) -> Sequence[UsageRow]:
+        rows = self._rows(_usage(CallFilter(since_ns=since_ns, until_ns=until_ns)))
+        return [msgspec.convert(_plain(row), UsageRow) for row in rows]
+
+    def dispose(self) -> None:
+        self._abandon()
+        self._engine.dispose()
+
+    def _writing(self) -> Connection:
+        if self._writer is None:
+            try:
+                self._writer = self._engine.connect()
+            except DBAPIError as error:
+                raise renamed(error) from None
+        return self._writer
+
+    def _abandon(self) -> None:
+        """Give up the transaction and the connection; the next write takes a fresh one."""
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.close()
+
+    def _rows(self, query: Select[Any]) -> Sequence[RowMapping]:
+        try:
+            with self._engine.connect() as connection:
+                return connection.execute(query).mappings().all()
+        except DBAPIError as error:
+            raise renamed(error) from None
+
+    def _read(self, query: Select[Any]) -> Sequence[CallRecord]:
+        """The calls that `query` selects, each with its attempts, both from one view of the database."""
+        try:
+            with self._engine.connect() as connection:
+                connection.exec_driver_sql("BEGIN")
+                heads = connection.execute(query).mappings().all()
+                wanted = select(attempts).where(attempts.c.call_id.in_([h["id"] for h in heads]))
+                lines = connection.execute(wanted.order_by(attempts.c.number)).mappings().all()
+        except DBAPIError as error:
+            raise renamed(error) from None
+        return _joined(heads, lines)
+
+
+def _run(connection: Connection, statement: sql.Statement, rows: Sequence[sql.Row]) -> int:
+    return connection.exec_driver_sql(statement.sql, list(rows)).rowcount
+
+
+def _mark(connection: Connection, marks: Sequence[Checkpoint]) -> None:
+    _run(connection, sql.CHECKPOINT, [sql.mark_row(m) for m in marks])
+    running = Outcome.INTERRUPTED.value
+    lines = [sql.attempt_row(m.call_id, m.attempt, running) for m in marks if m.attempt is not None]
+    if lines:
+        _run(connection, sql.PUT_ATTEMPT, lines)
+
+
+def _end(connection: Connection, closes: Sequence[CallRecord]) -> int:
+    """Attempts first: their guard is that the call has not ended."""
+    if any(r.status is Status.OPEN for r in closes):
+        raise StoreError("a call cannot be closed as open")
+    lines = [sql.attempt_row(r.id, a, a.outcome.value) for r in closes for a in r.attempts]
+    if lines:
+        _run(connection, sql.PUT_ATTEMPT, lines)
+    ended = _run(connection, sql.END, [(*sql.ended_row(r), r.id) for r in closes])
+    if ended < len(closes):  # some were never opened, or have ended before: those keep their first end
+        ended += _run(connection, sql.INSERT_ENDED, [(*sql.opened_row(r)[:-1], *sql.ended_row(r)) for r in closes])
+    return ended
+
+
+def _of_last_attempt(name: str) -> Any:
+    mine = select(attempts.c[name]).where(attempts.c.call_id == calls.c.id)
+    return mine.order_by(attempts.c.number.desc()).limit(1).scalar_subquery()
+
+
+def _conditions(where: CallFilter) -> list[ColumnElement[bool]]:
+    found: list[ColumnElement[bool]] = []
+    if where.status is not None:
+        found.append(calls.c.status == where.status.value)
+    if where.model is not None:
+        found.append(or_(calls.c.model_asked == where.model, calls.c.model_used == where.model))
+    if where.provider is not None:
+        found.append(calls.c.provider == where.provider)
+    if where.key_name is not None:
+        found.append(calls.c.key_name == where.key_name)
+    if where.since_ns is not None:
+        found.append(calls.c.started_ns >= where.since_ns)
+    if where.until_ns is not None:
+        found.append(calls.c.started_ns < where.until_ns)
+    return found
+
+
+def _usage(where: CallFilter) -> Select[Any]:
+    model = func.coalesce(calls.c.model_used, calls.c.model_asked).label("model")
+    sums = [
+        func.coalesce(func.sum(calls.c[name]), 0).label(name)
+        for name in ("input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens", "estimated", "at_least")
+    ]
+    price = func.total(calls.c.price_amount).label("price_amount")
+    currency = calls.c.price_currency.label("currency")
+    query = select(model, calls.c.status, currency, func.count().label("calls"), price, *sums)
+    grouped = query.where(*_conditions(where)).group_by(model, calls.c.status, currency)
+    return grouped.order_by(model, calls.c.status, case((currency.is_(None), ""), else_=currency))
+
+
+def _joined(heads: Sequence[RowMapping], lines: Sequence[RowMapping]) -> list[CallRecord]:
+    by_call: dict[str, list[AttemptRecord]] = {}
+    for line in lines:
+        by_call.setdefault(line["call_id"], []).append(_attempt(line))
+    return [_call(head, tuple(by_call.get(head["id"], ()))) for head in heads]
+
+
+def _call(row: RowMapping, lines: tuple[AttemptRecord, ...]) -> CallRecord:
+    values = _plain(row)
+    del values["seq"]
+    values["decisions"] = json.decode_as(_decisions, values["decisions"].encode())
+    values["ignored"] = json.decode_as(_ignored, values["ignored"].encode())
+    return msgspec.convert({**values, "attempts": lines}, CallRecord, strict=False)
+
+
+def _attempt(row: RowMapping) -> AttemptRecord:
+    values = _plain(row)
+    del values["call_id"]
+    return msgspec.convert(values, AttemptRecord, strict=False)
+
+
+def _plain(row: RowMapping) -> dict[str, Any]:
+    """With names that are exactly `str`: msgspec takes no subclass, and SQLAlchemy's are one."""
+    return {str(name): value for name, value in row.items()}

@@ -1,0 +1,279 @@
+"""A configuration is whole and checked, or every fault in it is named with file, line and key."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from rivermouth.config import Config, ConfigError, load, override, parse
+from rivermouth.config.schema import ConfigFile, Duration
+
+DIALECTS = frozenset({"openai_chat", "anthropic", "ollama"})
+
+DOCUMENTED = """\
+data_dir = "data"
+[server]
+host = "127.0.0.1"
+port = 8080
+keys = ["env:RIVERMOUTH_KEY"]
+default_model = "gpt-x"
+[providers.openai]
+api_key = "env:OPENAI_API_KEY"
+[providers.lab]
+dialect = "openai_chat"
+base_url = "http://127.0.0.1:9101/v1/"
+api_key = "env:LAB_KEY"
+ca_file = "certs/lab.pem"
+headers = { x-team = "env:LAB_KEY" }
+quirks = ["no_seed"]
+[providers.lab.timeouts]
+first_token_s = 20
+[providers.mybot]
+python = "mypackage.bot:stream"
+[endpoints.lab-eu]
+provider = "lab"
+model = "gpt-x-2026"
+region = "eu-west"
+sovereignty = "eu-resident"
+retention = "none"
+price = { input = 2.5, output = 10.0, currency = "EUR", per = 1_000_000 }
+[models.gpt-x]
+endpoints = ["lab-eu", "openai/gpt-x", "local/smollm2:135m"]
+[resilience]
+retries = 2
+cooldown = true
+[timeouts]
+connect_s = 10
+first_token_s = 60
+idle_s = 60
+total_s = 600
+[http]
+allowed_hosts = ["models.example.org"]
+trusted_proxies = ["10.0.0.0/8"]
+base_path = "/llm"
+[routing_block]
+key = "llmeu"
+send = "always"
+[openai]
+role = "every"
+[records]
+text = "none"
+[local]
+keep_alive = "1h30m"
+chat_template = false
+"""
+ENVIRON = {"RIVERMOUTH_KEY": "rk-1234567890", "OPENAI_API_KEY": "sk-1234567890", "LAB_KEY": "lab-1234567890"}
+
+
+def problems(text: str, environ: dict[str, str] | None = None) -> list[str]:
+    """What is wrong with this text, as it is shown."""
+    with pytest.raises(ConfigError) as caught:
+        parse(text, "rivermouth.toml", environ or {}, DIALECTS)
+    return [str(p) for p in caught.value.problems]
+
+
+def test_the_documented_file_loads(tmp_path: Path):
+    file = tmp_path / "rivermouth.toml"
+    file.write_text(DOCUMENTED)
+    config = load(file, ENVIRON, DIALECTS)
+    lab = config.providers["lab"]
+    assert list(config.providers) == ["openai", "lab", "mybot"]
+    assert (lab.dialect, lab.base_url, lab.timeouts.first_token_s) == ("openai_chat", "http://127.0.0.1:9101/v1", 20)
+    assert lab.api_key is not None
+    assert (lab.api_key.reveal(), lab.api_key.label) == ("lab-1234567890", "LAB_KEY")
+    assert lab.headers["x-team"].reveal() == "lab-1234567890"
+    assert lab.ca_file == str(tmp_path / "certs/lab.pem")
+    assert lab.quirks == {"no_seed"}
+    assert config.data_dir == str(tmp_path / "data")
+    assert config.server.keys[0].matches("rk-1234567890")
+    assert config.default_model == "gpt-x"
+    assert config.models["gpt-x"].endpoints == ("lab-eu", "openai/gpt-x", "local/smollm2:135m")
+    assert config.endpoints["lab-eu"].price is not None
+    assert config.endpoints["lab-eu"].price.cost(1_000_000, 100_000) == 3.5
+    assert (config.local.keep_alive, config.local.chat_template) == (5400, False)
+    assert config.openai.role == "every"
+
+
+def test_without_a_file_everything_has_its_default():
+    config = load(None, {}, DIALECTS)
+    assert config == Config()
+    assert (config.server.host, config.server.port) == ("127.0.0.1", 8080)
+    assert (config.timeouts.hold_s, config.timeouts.drain_s) == (15, 10)
+    assert config.http.body_limit_bytes == 32 * 1024 * 1024
+
+
+@pytest.mark.fault("F36")
+def test_no_secret_is_shown_by_a_config_or_its_errors():
+    config = parse(DOCUMENTED, "f", ENVIRON, DIALECTS)
+    shown = repr(config) + "".join(problems(DOCUMENTED + "[nope]\n", ENVIRON))
+    assert not any(value in shown for value in ENVIRON.values())
+    assert {s.reveal() for s in config.secrets} == set(ENVIRON.values())
+
+
+FAULTS = {
+    "misspelt key": ("[server]\nprot = 1", "rivermouth.toml:2: server.prot: unknown key; did you mean port?"),
+    "misspelt table": ("[sevrer]", "rivermouth.toml:1: sevrer: unknown key; did you mean server?"),
+    "nothing near": ("[server]\nzzz = 1", "rivermouth.toml:2: server.zzz: unknown key"),
+    "wrong type": ('[server]\nport = "80"', "rivermouth.toml:2: server.port: expected integer, got string"),
+    "out of range": ("[server]\nport = 99999", "rivermouth.toml:2: server.port: expected integer <= 65535"),
+    "table wanted": ("server = 1", "rivermouth.toml:1: server: expected a table, got integer"),
+    "in an array": ('[server]\nkeys = [\n "a",\n 1]', "rivermouth.toml:4: server.keys[1]: expected a string"),
+    "a word": (
+        '[routing_block]\nsend = "no"',
+        'rivermouth.toml:2: routing_block.send: expected one of "always", "policy", "never"',
+    ),
+    "missing key": ('[endpoints.a]\nmodel = "m"', "rivermouth.toml:1: endpoints.a: the key provider is missing"),
+    "inline table": (
+        '[providers.l]\ndialect="ollama"\nbase_url="http://x"\ntimeouts={ idle = 1 }',
+        "rivermouth.toml:4: providers.l.timeouts.idle: unknown key; did you mean idle_s?",
+    ),
+    "quoted name": (
+        '[models."a.b"]\nendpoints = []',
+        'rivermouth.toml:2: models."a.b".endpoints: expected array of length >= 1',
+    ),
+    "policies": ("[policies.eu]\nregions = []", "rivermouth.toml:1: policies: not yet supported"),
+    "a model's policy": (
+        '[models.m]\nendpoints = ["local/m"]\npolicy = "eu"',
+        "rivermouth.toml:3: models.m.policy: not yet supported",
+    ),
+    "unset variable": (
+        '[server]\nkeys = ["env:NOPE"]',
+        "rivermouth.toml:2: server.keys[0]: the environment variable NOPE is not set",
+    ),
+    "empty secret": ('[server]\nkeys = [""]', "rivermouth.toml:2: server.keys[0]: is empty"),
+    "no duration": (
+        '[local]\nkeep_alive = "5 min"',
+        "rivermouth.toml:2: local.keep_alive: expected a duration as in 300 or '5m', got '5 min'",
+    ),
+    "preset without a key": (
+        "[providers.kimi]",
+        "rivermouth.toml:1: providers.kimi: needs api_key, or KIMI_API_KEY or MOONSHOT_API_KEY in the environment",
+    ),
+    "unknown dialect": (
+        '[providers.l]\ndialect = "openai_caht"\nbase_url = "http://x"',
+        (
+            "rivermouth.toml:2: providers.l.dialect: unknown dialect; did you mean openai_chat? "
+            "(there are: anthropic, ollama, openai_chat)"
+        ),
+    ),
+    "no address": (
+        '[providers.l]\ndialect = "ollama"',
+        "rivermouth.toml:1: providers.l: not a preset, so it needs base_url (or python)",
+    ),
+    "not an address": (
+        '[providers.l]\ndialect = "ollama"\nbase_url = "x:1"',
+        "rivermouth.toml:3: providers.l.base_url: expected string matching regex '^https?://[^/\\\\s]+'",
+    ),
+    "reserved name": ('[providers.local]\npython = "a:b"', "rivermouth.toml:1: providers.local: this name is taken"),
+    "python and more": (
+        '[providers.b]\npython = "a:b"\ndialect = "ollama"',
+        "rivermouth.toml:3: providers.b.dialect: a python provider has none",
+    ),
+    "unknown quirk": (
+        '[providers.b]\npython = "a:b"\nquirks = ["no_sed"]',
+        "rivermouth.toml:3: providers.b.quirks[0]: unknown quirk; did you mean no_seed?",
+    ),
+    "endpoint at nobody": (
+        '[endpoints.a]\nprovider = "nobody"\nmodel = "m"',
+        "rivermouth.toml:2: endpoints.a.provider: no provider is called nobody",
+    ),
+    "endpoint at a disabled one": (
+        '[providers.b]\npython = "a:b"\nenabled = false\n[endpoints.a]\nprovider = "b"\nmodel = "m"',
+        "rivermouth.toml:5: endpoints.a.provider: the provider b is disabled",
+    ),
+    "endpoint id with a slash": (
+        '[endpoints."a/b"]\nprovider = "local"\nmodel = "m"',
+        "rivermouth.toml:1: endpoints.\"a/b\": an endpoint's id has no '/': that is provider/model",
+    ),
+    "model at a preset without a key": (
+        '[models.m]\nendpoints = [\n"groq/x"]',
+        (
+            "rivermouth.toml:3: models.m.endpoints[0]: the provider groq is not switched on: "
+            "it needs [providers.groq] or GROQ_API_KEY"
+        ),
+    ),
+    "model at no endpoint": (
+        '[endpoints.lab-eu]\nprovider="local"\nmodel="m"\n[models.m]\nendpoints = ["lab-e"]',
+        "rivermouth.toml:5: models.m.endpoints[0]: no such endpoint; did you mean lab-eu?",
+    ),
+    "no network": (
+        '[http]\ntrusted_proxies = ["10.0.0.0/99"]',
+        "rivermouth.toml:2: http.trusted_proxies[0]: expected an address or a network as in 10.0.0.0/8",
+    ),
+    "open to all": (
+        '[server]\nhost = "0.0.0.0"',
+        (
+            "rivermouth.toml:2: server.host: 0.0.0.0 can be reached from other machines and no key is asked for: "
+            "set server.keys, or server.allow_open = true to leave it open to all"
+        ),
+    ),
+    "syntax": ("[server\nport = 1", "rivermouth.toml:1: expected ']' at the end of a table declaration"),
+    "syntax at the end": ('a = "', "rivermouth.toml:1: unterminated string"),
+    "twice": ("a = 1\na = 2", "rivermouth.toml:2: cannot overwrite a value"),
+}
+
+
+@pytest.mark.parametrize(("text", "want"), FAULTS.values(), ids=FAULTS.keys())
+def test_a_fault_is_named_with_its_line_and_key(text, want):
+    assert problems(text) == [want]
+
+
+def test_all_faults_of_a_file_are_reported_together_in_the_order_of_lines():
+    found = problems('[sevrer]\n[server]\nport = "x"\nhots = 1\n[local]\nmax_models = 0\n')
+    assert [p.split(":")[1] for p in found] == ["1", "3", "4", "6"]
+
+
+def test_a_file_that_is_not_there_or_not_text_is_a_problem(tmp_path: Path):
+    with pytest.raises(ConfigError, match="cannot be read: No such file"):
+        load(tmp_path / "nope.toml", {}, DIALECTS)
+    (tmp_path / "latin.toml").write_bytes(b'a = 1\nb = "\xe9"\n')
+    with pytest.raises(ConfigError, match=r"latin\.toml:2: not UTF-8"):
+        load(tmp_path / "latin.toml", {}, DIALECTS)
+
+
+OPEN_OR_NOT = [
+    ('host = "127.0.0.1"', True),
+    ('host = "localhost"', True),
+    ('host = "::1"', True),
+    ('host = "127.8.8.8"', True),
+    ('host = "0.0.0.0"', False),
+    ('host = "::"', False),
+    ('host = "192.168.1.2"', False),
+    ('host = "example.org"', False),
+    ('host = "0.0.0.0"\nallow_open = true', True),
+    ('host = "0.0.0.0"\nkeys = ["k-123456"]', True),
+]
+
+
+@pytest.mark.parametrize(("server", "starts"), OPEN_OR_NOT)
+def test_an_open_server_starts_on_loopback_only(server, starts):
+    text = f"[server]\n{server}\n"
+    if starts:
+        parse(text, "f", {}, DIALECTS)
+    else:
+        assert "server.host" in problems(text)[0]
+
+
+def test_the_command_line_cannot_open_it_either():
+    with pytest.raises(ConfigError, match="command line: --host"):
+        override(Config(), host="0.0.0.0")
+    assert override(Config(), port=9).server.port == 9
+
+
+DURATIONS = [(300, 300), (1.5, 1.5), ("5m", 300), ("1h30m", 5400), ("250ms", 0.25), ("-1", -1), ("-5m", -300), ("0", 0)]
+
+
+@pytest.mark.parametrize(("said", "seconds"), DURATIONS)
+def test_durations_are_read_as_ollama_writes_them(said, seconds):
+    assert Duration.parse(said) == seconds
+
+
+def test_config_and_file_say_the_same_keys():
+    """A table of the file that `Config` did not carry on would be read and ignored."""
+    assert set(ConfigFile.__struct_fields__) == set(Config.__struct_fields__) - {"file"}
+    for name in ConfigFile.__struct_fields__:
+        if name not in ("providers", "data_dir"):
+            types = [{f.name: f.type for f in msgspec.structs.fields(s)}[name] for s in (ConfigFile, Config)]
+            assert types[0] == types[1]

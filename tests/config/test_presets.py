@@ -1,0 +1,88 @@
+"""A key in the environment switches its provider on, and goes nowhere else."""
+
+from __future__ import annotations
+
+import pytest
+
+from rivermouth.config import PRESETS, Config, load, parse
+from rivermouth.config.check import ollama_url
+from rivermouth.config.presets import QUIRKS
+from rivermouth.dialects import discover
+from rivermouth.providers import quirks
+
+DIALECTS = frozenset({"openai_chat", "anthropic", "ollama"})
+
+SWITCHES = [(variable, name) for name, preset in PRESETS.items() for variable in preset.keys]
+
+
+@pytest.mark.parametrize(("variable", "name"), SWITCHES)
+def test_a_key_switches_its_preset_on(variable, name):
+    config = load(None, {variable: "k-123456"}, DIALECTS)
+    assert list(config.providers) == [name]
+    provider = config.providers[name]
+    assert provider.api_key is not None
+    assert provider.api_key.matches("k-123456")
+    assert (provider.base_url, provider.dialect, provider.origin) == (
+        PRESETS[name].base_url,
+        PRESETS[name].dialect,
+        variable,
+    )
+
+
+def test_an_empty_variable_switches_nothing_on():
+    assert load(None, {variable: "" for variable, _ in SWITCHES} | {"OLLAMA_HOST": ""}, DIALECTS) == Config()
+
+
+def test_the_first_variable_wins():
+    environ = {"MOONSHOT_API_KEY": "second-1", "KIMI_API_KEY": "first-1"}
+    key = load(None, environ, DIALECTS).providers["kimi"].api_key
+    assert key is not None
+    assert key.matches("first-1")
+
+
+def test_the_file_may_switch_a_preset_off():
+    text = "[providers.openai]\nenabled = false\n"
+    assert parse(text, "f", {"OPENAI_API_KEY": "k-123456"}, DIALECTS).providers == {}
+
+
+@pytest.mark.fault("F36")
+def test_a_key_of_the_environment_never_goes_to_an_address_of_the_file():
+    text = '[providers.openai]\nbase_url = "http://127.0.0.1:1/v1"\n'
+    provider = parse(text, "f", {"OPENAI_API_KEY": "k-123456"}, DIALECTS).providers["openai"]
+    assert provider.api_key is None
+    assert provider.base_url == "http://127.0.0.1:1/v1"
+
+
+HOSTS = {
+    "127.0.0.1": "http://127.0.0.1:11434/api",
+    "box": "http://box:11434/api",
+    "box:80": "http://box:80/api",
+    ":9000": "http://127.0.0.1:9000/api",
+    "0.0.0.0": "http://127.0.0.1:11434/api",
+    "0.0.0.0:9000": "http://127.0.0.1:9000/api",
+    "http://box": "http://box:80/api",
+    "https://box/": "https://box:443/api",
+    "https://box:1/sub/": "https://box:1/sub/api",
+    "[::1]:9": "http://[::1]:9/api",
+}
+
+
+@pytest.mark.parametrize(("given", "url"), HOSTS.items())
+def test_ollama_host_is_read_as_ollama_reads_it(given, url):
+    assert ollama_url(given) == url
+    assert load(None, {"OLLAMA_HOST": given}, DIALECTS).providers["ollama"].base_url == url
+
+
+def test_a_server_on_ollamas_port_does_not_call_itself():
+    text = "[server]\nport = 11434\n"
+    assert parse(text, "f", {"OLLAMA_HOST": "localhost"}, DIALECTS).providers == {}
+
+
+def test_every_preset_speaks_a_dialect_that_exists_and_knows_its_quirks():
+    for preset in PRESETS.values():
+        assert preset.dialect in discover()
+        assert preset.quirks <= QUIRKS
+
+
+def test_the_words_for_quirks_are_those_that_the_transport_knows():
+    assert set(QUIRKS) == set(quirks.QUIRKS)

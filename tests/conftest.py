@@ -1,0 +1,123 @@
+"""What every test stands on: no network but loopback, a home of its own, examples that do not change.
+
+The network guard is an audit hook, so it also sees connections that a C extension makes through Python's sockets.  It
+raises where the attempt is made and fails the test again at its end, so that no error handling can swallow it.  What it
+cannot see is a loop that brings its own sockets (uvloop) and child processes; a test that needs the real network says
+`@pytest.mark.network`.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import socket
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+pytest_plugins = ["tests.promises"]
+
+settings.register_profile(
+    "steady",
+    derandomize=True,
+    deadline=None,
+    max_examples=60,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.register_profile("thorough", deadline=None, max_examples=2_000, print_blob=True)
+settings.load_profile(os.environ.get("RIVERMOUTH_HYPOTHESIS", "steady"))
+
+FOREIGN_VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR")
+FOREIGN_PREFIXES = ("RIVERMOUTH_", "OPENAI_", "ANTHROPIC_", "OLLAMA_", "GEMINI_", "GOOGLE_", "GROQ_", "AI_STREAM_")
+
+
+class NetworkForbidden(Exception):
+    """A test reached for the network.  Not an OSError: a client would take that for a dead upstream."""
+
+
+class NetworkGuard:
+    """Lets sockets go to loopback only while `active`; keeps what was tried."""
+
+    def __init__(self) -> None:
+        self.active = False
+        self.tried: list[str] = []
+
+    def hook(self, event: str, args: tuple[Any, ...]) -> None:
+        if not self.active or not event.startswith("socket."):
+            return
+        if event in ("socket.connect", "socket.sendto"):
+            sock, address = args[0], args[1]
+            if sock.family in (socket.AF_INET, socket.AF_INET6) and not is_loopback(address[0]):
+                self.refuse(f"{event} {address[0]}:{address[1]}")
+        elif event == "socket.getaddrinfo" and not is_loopback(args[0]):
+            self.refuse(f"{event} {args[0]}")
+
+    def refuse(self, what: str) -> None:
+        self.tried.append(what)
+        raise NetworkForbidden(what)
+
+
+def is_loopback(host: str | bytes | None) -> bool:
+    """True for names and addresses that never leave the machine; None and "" mean the local side."""
+    name = host.decode("ascii", "replace") if isinstance(host, bytes) else host
+    if not name or name.rstrip(".") == "localhost":
+        return True
+    try:
+        address = ipaddress.ip_address(name.partition("%")[0])
+    except ValueError:
+        return False
+    return address.is_loopback or address.is_unspecified
+
+
+GUARD = NetworkGuard()
+sys.addaudithook(GUARD.hook)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "network: the test may leave the machine")
+
+
+@pytest.fixture(autouse=True)
+def network_guard(request: pytest.FixtureRequest) -> Iterator[NetworkGuard]:
+    """Loopback only, unless the test is marked `network`."""
+    GUARD.tried.clear()
+    GUARD.active = request.node.get_closest_marker("network") is None
+    yield GUARD
+    GUARD.active = False
+    assert not GUARD.tried, f"the test reached for the network: {GUARD.tried}"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """An empty home, and none of the user's keys, proxies and settings.  Where pip finds packages stays as it is."""
+    place = tmp_path_factory.mktemp("home")
+    user_pip = Path(os.environ.get("XDG_CONFIG_HOME", str(Path.home() / ".config"))) / "pip" / "pip.conf"
+    with pytest.MonkeyPatch.context() as patch:
+        for name in list(os.environ):
+            if name.upper() in FOREIGN_VARIABLES or name.upper().startswith(FOREIGN_PREFIXES):
+                patch.delenv(name)
+        if user_pip.is_file() and "PIP_CONFIG_FILE" not in os.environ:
+            patch.setenv("PIP_CONFIG_FILE", str(user_pip))
+        patch.setenv("HOME", str(place))
+        for name, below in (("DATA", ".local/share"), ("CONFIG", ".config"), ("CACHE", ".cache"), ("STATE", ".state")):
+            patch.setenv(f"XDG_{name}_HOME", str(place / below))
+        yield place
+
+
+@pytest.fixture
+def data_dir(tmp_path: Path) -> Path:
+    """An empty data directory."""
+    place = tmp_path / "data"
+    place.mkdir()
+    return place
+
+
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    """Async tests run on asyncio, as the server does."""
+    return "asyncio"

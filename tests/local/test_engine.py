@@ -1,0 +1,396 @@
+"""The local model through its real process: text, ends, counts, cancel, crashes, and what is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+
+import pytest
+
+from rivermouth.ir.errors import ApiError, Kind
+from rivermouth.ir.events import Finish, PartEnd, PartKind, PartStart, Reason, Start, TextDelta, Usage
+from rivermouth.ir.request import (
+    Choose,
+    EmbedRequest,
+    Format,
+    Image,
+    Local,
+    Message,
+    ResponseFormat,
+    Role,
+    Sampling,
+    Text,
+    Thinking,
+    Tool,
+    ToolChoice,
+)
+from rivermouth.local.pool import Limits
+from rivermouth.local.process import EngineProcess, EngineSpec
+from rivermouth.local.protocol import Generate
+from rivermouth.local.provider import LocalProvider, LocalUpstream
+from tests.local.asking import ask, asking, begin, install, text_of, usage_of, whole
+from tests.tiny_gguf import SCRIPT, TEXT, build
+
+pytestmark = pytest.mark.anyio
+
+
+def pid_of(local: LocalProvider, model: str) -> int:
+    """The process that runs the model."""
+    digest = local.registry.get(model).manifest.digest
+    return local.pool._loaded[digest].engine.pid
+
+
+async def some_text(upstream: LocalUpstream) -> str:
+    """Reads until there is text."""
+    while True:
+        for event in (await upstream.read()).events:
+            if isinstance(event, TextDelta):
+                return event.text
+
+
+@pytest.mark.promise(6, 22, 30, 31)
+async def test_the_text_is_exact_and_so_are_the_counts(local: LocalProvider) -> None:
+    events = await ask(local, "tiny", asking("Hi"))
+    assert text_of(events) == TEXT
+    assert [type(event) for event in events if not isinstance(event, TextDelta)] == [
+        Start, Usage, PartStart, PartEnd, Usage, Finish,
+    ]  # fmt: skip
+    assert events[2] == PartStart(0, PartKind.TEXT)
+    assert events[-1] == Finish(Reason.STOP)
+    usage = usage_of(events)
+    # What the template makes of it has 3 special tokens and 18 letters; the script has 13 tokens, and the end is one.
+    assert (usage.input_tokens, usage.output_tokens) == (21, 14)
+    assert events[1] == Usage(input_tokens=21)
+    assert usage.load_ns is not None
+    assert usage.prompt_ns
+    assert usage.output_ns
+    assert not usage.estimated
+
+
+@pytest.mark.fault("F1")
+async def test_a_character_of_four_tokens_comes_whole(local: LocalProvider) -> None:
+    events = await ask(local, "tiny", asking())
+    deltas = [event.text for event in events if isinstance(event, TextDelta)]
+    assert "\U0001f600" in deltas
+    assert "�" not in "".join(deltas)
+
+
+@pytest.mark.promise(10, 17)
+async def test_length_is_an_end_of_its_own(local: LocalProvider) -> None:
+    events = await ask(local, "tiny", asking(max_tokens=3))
+    assert text_of(events) == "Hello from a"
+    assert events[-1] == Finish(Reason.LENGTH)
+    assert usage_of(events).output_tokens == 3
+
+
+async def test_cut_inside_a_character_nothing_broken_is_shown(local: LocalProvider) -> None:
+    events = await ask(local, "tiny", asking(max_tokens=9))
+    assert text_of(events) == "Hello from a tiny local model "
+    assert usage_of(events).output_tokens == 9
+
+
+@pytest.mark.parametrize(
+    ("stop", "text"),
+    [
+        ((" local",), "Hello from a tiny"),
+        (("ny lo",), "Hello from a ti"),
+        (("zebra", "e\U0001f600", " \U0001f600 b"), "Hello from a tiny local model"),
+        (("Hello",), ""),
+    ],
+)
+async def test_a_stop_string_ends_the_answer_and_is_not_shown(
+    local: LocalProvider, stop: tuple[str, ...], text: str
+) -> None:
+    events = await ask(local, "tiny", asking(stop=stop))
+    assert text_of(events) == text
+    assert isinstance(events[-1], Finish)
+    assert events[-1].reason is Reason.STOP
+    assert events[-1].stop_sequence in stop
+
+
+@pytest.mark.promise(33, 34, 35)
+@pytest.mark.fault("F31")
+async def test_cancel_stops_the_engine_at_a_token(local: LocalProvider) -> None:
+    upstream = await begin(local, "loop", asking(model="loop"))
+    assert await some_text(upstream)
+    await upstream.close()
+    done = upstream._generation.done
+    assert done is not None
+    assert done.reason == "cancelled"
+    assert 0 < done.output_tokens < 2000
+    # and the slot is free: the same process answers the next call
+    events = await ask(local, "loop", asking(max_tokens=2))
+    assert text_of(events) == "Hello from"
+
+
+async def test_close_before_the_first_read_cancels(local: LocalProvider) -> None:
+    upstream = await begin(local, "loop", asking())
+    await upstream.close()
+    await upstream.close()
+    assert local.pool.statistics()["active"] == 0
+
+
+async def test_a_read_that_is_cancelled_leaks_nothing(local: LocalProvider) -> None:
+    upstream = await begin(local, "loop", asking())
+
+    begun = asyncio.Event()
+
+    async def read_all() -> None:
+        await some_text(upstream)
+        begun.set()
+        while True:
+            await upstream.read()
+
+    reading = asyncio.create_task(read_all())
+    await begun.wait()
+    reading.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await reading
+    await upstream.close()
+    assert (local.pool.statistics()["active"], local.pool.statistics()["waiting"]) == (0, 0)
+
+
+async def test_streams_run_at_once(local: LocalProvider) -> None:
+    """The endless one goes on while the others begin and end."""
+    endless = await begin(local, "loop", asking())
+    await some_text(endless)
+    answers = await asyncio.gather(*(ask(local, "loop", asking(max_tokens=n)) for n in (3, 4, 5)))
+    assert [text_of(events) for events in answers] == ["".join(SCRIPT[:n]) for n in (3, 4, 5)]
+    assert not endless._generation.closed.is_set()
+    await endless.close()
+
+
+async def test_more_calls_than_slots_wait_their_turn(local: LocalProvider) -> None:
+    answers = await asyncio.gather(*(ask(local, "tiny", asking(max_tokens=n)) for n in range(1, 7)))
+    assert [usage_of(events).output_tokens for events in answers] == [1, 2, 3, 4, 5, 6]
+
+
+async def test_a_full_queue_is_refused_with_a_time_to_come_back(own: LocalProvider) -> None:
+    own.pool.limits = Limits(max_waiting=0)
+    held = [await begin(own, "loop", asking()) for _ in range(4)]
+    with pytest.raises(ApiError) as refused:
+        await begin(own, "loop", asking())
+    assert refused.value.kind is Kind.OVERLOADED
+    assert refused.value.retry_after_s
+    for upstream in held:
+        await upstream.close()
+    assert text_of(await ask(own, "loop", asking(max_tokens=1))) == "Hello"
+
+
+@pytest.mark.parametrize("killer", [signal.SIGKILL, signal.SIGSEGV])
+@pytest.mark.fault("F10", "F16")
+async def test_a_crash_fails_its_calls_and_the_next_is_answered(own: LocalProvider, killer: signal.Signals) -> None:
+    calls = [await begin(own, "loop", asking()) for _ in range(2)]
+    for call in calls:
+        await some_text(call)
+    first = pid_of(own, "loop")
+    os.kill(first, killer)
+    for call in calls:
+        with pytest.raises(ApiError) as died:
+            await whole(call)
+        assert died.value.kind is Kind.UPSTREAM
+        assert died.value.message == f"engine process died ({killer.name})"
+    assert text_of(await ask(own, "loop", asking(max_tokens=2))) == "Hello from"
+    assert pid_of(own, "loop") != first
+
+
+@pytest.mark.parametrize("wanted", [asking("x" * 60), asking("x" * 100_000), asking(local=Local(context_tokens=8))])
+async def test_a_prompt_over_the_context_is_refused_by_name(local: LocalProvider, wanted: object) -> None:
+    with pytest.raises(ApiError) as refused:
+        await ask(local, "short", wanted)  # type: ignore[arg-type]
+    assert refused.value.kind is Kind.INVALID_REQUEST
+    assert refused.value.code == "context_length_exceeded"
+    assert local.pool.statistics()["active"] == 0
+
+
+async def test_an_answer_ends_where_the_context_does(local: LocalProvider) -> None:
+    for most in (None, 1_000):
+        events = await ask(local, "short", asking(max_tokens=most))
+        usage = usage_of(events)
+        assert usage.input_tokens is not None
+        assert usage.output_tokens is not None
+        assert usage.input_tokens + usage.output_tokens == 64
+        assert events[-1] == Finish(Reason.LENGTH)
+
+
+@pytest.mark.promise(23)
+async def test_role_prefixes_only_where_the_file_has_no_template(local: LocalProvider) -> None:
+    said = usage_of(await ask(local, "plain", asking("Hi"))).input_tokens
+    assert said == len("User: Hi\nAssistant:")
+    assert usage_of(await ask(local, "tiny", asking("Hi"))).input_tokens == 21
+
+
+@pytest.mark.promise(23)
+async def test_templates_can_be_switched_off(own: LocalProvider) -> None:
+    own._chat_template = False
+    assert usage_of(await ask(own, "tiny", asking("Hi"))).input_tokens == len("User: Hi\nAssistant:")
+
+
+async def test_a_raw_prompt_is_taken_as_it_is(local: LocalProvider) -> None:
+    events = await ask(local, "tiny", asking("Hello from", local=Local(raw=True)))
+    assert usage_of(events).input_tokens == 2
+    assert text_of(events) == "".join(SCRIPT[2:])
+
+
+async def test_a_file_of_half_floats_runs(local: LocalProvider) -> None:
+    assert text_of(await ask(local, "f16", asking())) == TEXT
+
+
+@pytest.mark.promise(38)
+async def test_sampling_reaches_the_engine(local: LocalProvider) -> None:
+    """A top_p this narrow leaves the likeliest token alone, at any temperature."""
+    events = await ask(local, "tiny", asking(sampling=Sampling(temperature=50.0, top_p=1e-6, seed=7)))
+    assert text_of(events) == TEXT
+    hot = [
+        text_of(await ask(local, "tiny", asking(sampling=Sampling(temperature=50.0, seed=seed), max_tokens=12)))
+        for seed in (1, 1, 2)
+    ]
+    assert hot[0] == hot[1]
+    assert hot[0] != hot[2]
+    assert hot[0] != TEXT[: len(hot[0])]
+
+
+@pytest.mark.promise(37, 39)
+async def test_the_stream_is_built_with_the_configured_timeout(own: LocalProvider) -> None:
+    upstream = await begin(own, "tiny", asking())
+    assert upstream._generation.stream.timeout_s == 180.0
+    await upstream.close()
+    own._timeout_s = 7.0
+    upstream = await begin(own, "tiny", asking())
+    assert upstream._generation.stream.timeout_s == 7.0
+    await upstream.close()
+
+
+async def test_json_is_forced(local: LocalProvider) -> None:
+    schema = {"type": "object", "properties": {"a": {"const": 1}}, "required": ["a"], "additionalProperties": False}
+    wanted = ResponseFormat(Format.JSON_SCHEMA, schema=schema)
+    assert text_of(await ask(local, "tiny", asking(response_format=wanted, max_tokens=8))).startswith("{")
+
+
+async def test_a_schema_that_would_end_the_engine_is_refused(local: LocalProvider) -> None:
+    await ask(local, "tiny", asking(max_tokens=1))
+    first = pid_of(local, "tiny")
+    wanted = ResponseFormat(Format.JSON_SCHEMA, schema={"type": "nonsense"})
+    with pytest.raises(ApiError) as refused:
+        await ask(local, "tiny", asking(response_format=wanted))
+    assert refused.value.param == "response_format"
+    assert text_of(await ask(local, "tiny", asking(max_tokens=1))) == "Hello"
+    assert pid_of(local, "tiny") == first
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"n": 2}, "n"),
+        ({"max_tokens": 0}, "max_tokens"),
+        ({"tools": (Tool("f"),), "tool_choice": ToolChoice(Choose.REQUIRED)}, "tool_choice"),
+        ({"tools": (Tool("f"),), "tool_choice": ToolChoice(Choose.NAMED, "f")}, "tool_choice"),
+        ({"messages": (Message(Role.USER, (Image(data="AA==", media_type="image/png"),)),)}, "messages"),
+        ({"messages": ()}, "messages"),
+        ({"sampling": Sampling(top_p=1.5)}, "top_p"),
+        ({"sampling": Sampling(repetition_penalty=0.0)}, "repetition_penalty"),
+    ],
+)
+async def test_what_would_make_the_answer_wrong_is_refused(
+    local: LocalProvider, fields: dict[str, object], param: str
+) -> None:
+    with pytest.raises(ApiError) as refused:
+        await begin(local, "tiny", asking(**fields))
+    assert refused.value.kind is Kind.INVALID_REQUEST
+    assert refused.value.param == param
+    assert local.pool.statistics()["active"] == 0
+
+
+async def test_what_is_ignored_is_named(local: LocalProvider) -> None:
+    warned: list[str] = []
+    request = asking(
+        tools=(Tool("f"),), thinking=Thinking(effort="high"), sampling=Sampling(logprobs=True), max_tokens=1
+    )
+    await whole(await begin(local, "tiny", request, warned))
+    assert sorted(warned) == ["logprobs", "thinking", "tools"]
+
+
+async def test_unknown_models_and_embeddings_are_not_found(local: LocalProvider) -> None:
+    for wanted, model in ((asking(), "nobody"), (EmbedRequest(model="tiny", input=("a",)), "tiny")):
+        with pytest.raises(ApiError) as missing:
+            await local.prepare(wanted, model)
+        assert missing.value.kind is Kind.NOT_FOUND
+
+
+async def test_models_and_what_runs(own: LocalProvider) -> None:
+    listed = {model.id: model for model in await own.models()}
+    assert set(listed) == {f"{name}:latest" for name in ("tiny", "loop", "short", "plain", "f16")}
+    tiny = listed["tiny:latest"]
+    assert (tiny.owner, tiny.family, tiny.quantization, tiny.context_tokens) == ("local", "llama", "Q8_0", 2048)
+    assert own.running() == []
+    await ask(own, "tiny", asking(max_tokens=1))
+    (running,) = own.running()
+    assert running.id == "tiny:latest"
+    assert running.expires_at is not None
+
+
+async def test_keep_alive_zero_ends_the_process_after_the_call(own: LocalProvider) -> None:
+    await ask(own, "tiny", asking(max_tokens=1, local=Local(keep_alive_s=0)))
+    while own.running():
+        await asyncio.sleep(0)
+    await own.close()
+    assert own.pool.statistics() == {"models": 0, "loading": 0, "active": 0, "waiting": 0}
+
+
+async def test_a_second_name_shares_the_process(own: LocalProvider) -> None:
+    await own.copy("tiny", "again:v2")
+    await ask(own, "tiny", asking(max_tokens=1))
+    first = pid_of(own, "tiny")
+    assert text_of(await ask(own, "again:v2", asking(max_tokens=1))) == "Hello"
+    assert pid_of(own, "again:v2") == first
+    assert len(own.running()) == 1
+    await own.delete("tiny")
+    assert text_of(await ask(own, "again:v2", asking(max_tokens=1))) == "Hello"
+    await own.delete("again:v2")
+    assert own.running() == []
+
+
+async def test_the_server_never_imports_the_engine(local: LocalProvider) -> None:
+    await ask(local, "tiny", asking(max_tokens=1))
+    assert not {"openvino", "openvino_genai", "numpy"} & set(sys.modules)
+
+
+async def test_a_bad_file_ends_a_start_with_a_reason(data_dir: object, files: dict[str, object]) -> None:
+    """Past the preflight (which never lets such a file into the registry), the process still fails in words."""
+    spec = EngineSpec(path=files["tiny"].parent / "absent.gguf", context_tokens=64, end_tokens=(2,))  # type: ignore[attr-defined]
+    with pytest.raises(ApiError) as failed:
+        await EngineProcess.start(spec)
+    assert failed.value.kind is Kind.UPSTREAM
+    assert failed.value.code == "load_failed"
+
+
+async def test_a_load_has_a_clock_of_its_own(files: dict[str, object]) -> None:
+    spec = EngineSpec(path=files["tiny"], context_tokens=64, end_tokens=(2,))  # type: ignore[arg-type]
+    with pytest.raises(ApiError) as late:
+        await EngineProcess.start(spec, load_s=0.0)
+    assert late.value.kind is Kind.TIMEOUT
+    assert late.value.clock == "load"
+
+
+async def test_a_process_that_stopped_takes_no_call(local: LocalProvider) -> None:
+    model = local.registry.get("tiny")
+    engine = await EngineProcess.start(local.spec_of(model))
+    upstream = engine.generate(Generate(id=0, prompt="x", context_tokens=2048), timeout_s=5)
+    await upstream.began
+    await engine.stop()
+    with pytest.raises(ApiError, match="unloaded"):
+        engine.generate(Generate(id=0, prompt="x", context_tokens=2048), timeout_s=5)
+
+
+@pytest.mark.promise(174)
+async def test_a_script_may_be_anything(local: LocalProvider, data_dir: object) -> None:
+    words = ("One", " Two", "é", "漢", ";")
+    path = build(local.registry.root.parent / "other.gguf", words)
+    install(local.registry, "other", path)
+    message = (Message(Role.SYSTEM, (Text("be brief"),)), Message(Role.USER, (Text("go"),)))
+    events = await ask(local, "other", asking(messages=message))
+    deltas = [event.text for event in events if isinstance(event, TextDelta)]
+    assert "".join(deltas) == "".join(words)
+    assert len(deltas) > 4

@@ -1,0 +1,287 @@
+"""Which processes run: one load for all, keep-alive by a fake timer, limits, replacement, a model that keeps dying."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from rivermouth.ir.errors import ApiError, Kind
+from rivermouth.local.names import parse_name
+from rivermouth.local.pool import CRASH_WINDOW_S, CRASHES, EnginePool, Limits
+from rivermouth.local.process import EngineProcess, EngineSpec
+from rivermouth.local.registry import Manifest, Model
+
+pytestmark = pytest.mark.anyio
+
+
+def model_of(name: str) -> Model:
+    manifest = Manifest(
+        digest="sha256:" + name[0] * 64,
+        size_bytes=1,
+        file="f",
+        created=0,
+        architecture="llama",
+        context_tokens=64,
+        parameters=1,
+        quantization="Q8_0",
+        longest_token_bytes=1,
+        end_tokens=(2,),
+    )
+    return Model(parse_name(name), manifest, Path(name))
+
+
+A, B, C = model_of("a"), model_of("b"), model_of("c")
+
+
+class FakeEngine:
+    """Stands in for a process: it lives until it is stopped or told to die."""
+
+    def __init__(self, spec: EngineSpec) -> None:
+        self.spec = spec
+        self.device = "CPU"
+        self.load_ns = 5
+        self.alive = True
+        self._ended: list[Callable[[], None]] = []
+
+    def when_ended(self, callback: Callable[[], None]) -> None:
+        self._ended.append(callback)
+
+    def die(self) -> None:
+        self.alive = False
+        for callback in self._ended:
+            callback()
+
+    async def stop(self) -> None:
+        self.die()
+
+
+class FakeTimer:
+    def __init__(self, delay_s: float, callback: Callable[[], None]) -> None:
+        self.delay_s = delay_s
+        self.callback = callback
+        self.cancelled = False
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+class World:
+    """A pool with a clock, timers and processes of the test's own."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.timers: list[FakeTimer] = []
+        self.engines: list[FakeEngine] = []
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.failure: ApiError | None = None
+        self.pool = EnginePool(
+            lambda model: EngineSpec(path=model.path, context_tokens=64, end_tokens=(2,)),
+            Limits(max_active=2, max_waiting=1, max_models=2),
+            start=self.start,
+            later=self.later,
+            clock=lambda: self.now,
+            wall=lambda: self.now,
+        )
+
+    async def start(self, spec: EngineSpec) -> EngineProcess:
+        await self.gate.wait()
+        if self.failure is not None:
+            raise self.failure
+        self.engines.append(FakeEngine(spec))
+        return cast("EngineProcess", self.engines[-1])
+
+    def later(self, delay_s: float, callback: Callable[[], None]) -> FakeTimer:
+        self.timers.append(FakeTimer(delay_s, callback))
+        return self.timers[-1]
+
+    def waiting_timers(self) -> list[FakeTimer]:
+        return [timer for timer in self.timers if not timer.cancelled]
+
+    async def fire(self) -> None:
+        """The clock reaches the last timer."""
+        (timer,) = self.waiting_timers()
+        timer.callback()
+        await asyncio.gather(*self.pool._endings)
+
+    def loaded(self) -> list[str]:
+        return [running.model.name.name for running in self.pool.running()]
+
+
+@pytest.fixture
+async def world(anyio_backend: str) -> AsyncIterator[World]:
+    made = World()
+    yield made
+    made.gate.set()
+    await made.pool.close()
+
+
+async def test_all_who_ask_share_one_load(world: World) -> None:
+    world.gate.clear()
+    asked = [asyncio.create_task(world.pool.load(A)) for _ in range(5)]
+    await asyncio.sleep(0)
+    asked[0].cancel()
+    world.gate.set()
+    loaded = await asyncio.gather(*asked, return_exceptions=True)
+    assert isinstance(loaded[0], asyncio.CancelledError)
+    assert len(set(map(id, loaded[1:]))) == 1
+    assert len(world.engines) == 1
+
+
+async def test_a_load_that_fails_fails_for_all_and_is_tried_again(world: World) -> None:
+    world.failure = ApiError(Kind.UPSTREAM, "no", code="load_failed")
+    for _ in range(5):
+        with pytest.raises(ApiError, match="no"):
+            await world.pool.load(A)
+    world.failure = None
+    await world.pool.load(A)
+    assert world.loaded() == ["a"]
+
+
+async def test_an_idle_model_goes_after_its_time(world: World) -> None:
+    async with world.pool.slot(A):
+        assert world.waiting_timers() == []
+        assert world.pool.running()[0].expires_at == world.now + 300
+    (timer,) = world.waiting_timers()
+    assert timer.delay_s == 300
+    assert world.pool.running()[0].expires_at == world.now + 300
+    await world.fire()
+    assert world.loaded() == []
+    assert not world.engines[0].alive
+
+
+async def test_the_last_call_says_how_long(world: World) -> None:
+    async with world.pool.slot(A, 60):
+        pass
+    assert [timer.delay_s for timer in world.waiting_timers()] == [60]
+    async with world.pool.slot(A, -1):
+        pass
+    assert world.waiting_timers() == []
+    assert world.pool.running()[0].expires_at is None
+    async with world.pool.slot(A, 0):
+        pass
+    await world.fire()
+    assert world.loaded() == []
+
+
+async def test_a_timer_that_fires_late_harms_no_call(world: World) -> None:
+    async with world.pool.slot(A):
+        pass
+    (timer,) = world.waiting_timers()
+    async with world.pool.slot(A):
+        timer.callback()
+        assert world.loaded() == ["a"]
+
+
+async def test_calls_wait_in_order_and_no_more_than_may(world: World) -> None:
+    order: list[int] = []
+    go = asyncio.Event()
+
+    async def call(number: int) -> None:
+        async with world.pool.slot(A):
+            order.append(number)
+            await go.wait()
+
+    await world.pool.load(A)
+    calls = [asyncio.create_task(call(number)) for number in range(3)]
+    while len(order) < 2:
+        await asyncio.sleep(0)
+    assert world.pool.statistics() == {"models": 1, "loading": 0, "active": 2, "waiting": 1}
+    with pytest.raises(ApiError) as full:
+        async with world.pool.slot(A):
+            pass
+    assert full.value.kind is Kind.OVERLOADED
+    assert full.value.retry_after_s is not None
+    go.set()
+    await asyncio.gather(*calls)
+    assert order == [0, 1, 2]
+
+
+async def test_a_call_that_leaves_the_queue_frees_its_place(world: World) -> None:
+    go = asyncio.Event()
+
+    async def call() -> None:
+        async with world.pool.slot(A):
+            await go.wait()
+
+    await world.pool.load(A)
+    calls = [asyncio.create_task(call()) for _ in range(3)]
+    while world.pool.statistics()["waiting"] != 1:
+        await asyncio.sleep(0)
+    calls[2].cancel()
+    await asyncio.wait([calls[2]])
+    assert world.pool.statistics() == {"models": 1, "loading": 0, "active": 2, "waiting": 0}
+    go.set()
+    await asyncio.gather(*calls[:2])
+    assert len(world.waiting_timers()) == 1
+
+
+async def test_another_model_takes_the_place_of_the_longest_idle(world: World) -> None:
+    await world.pool.load(A)
+    world.now += 1
+    await world.pool.load(B)
+    world.now += 1
+    await world.pool.load(C)
+    assert world.loaded() == ["b", "c"]
+
+
+async def test_busy_models_are_not_taken(world: World) -> None:
+    async with world.pool.slot(A), world.pool.slot(B):
+        with pytest.raises(ApiError) as busy:
+            await world.pool.load(C)
+        assert busy.value.kind is Kind.OVERLOADED
+    await world.pool.load(C)
+
+
+async def test_a_dead_process_is_replaced_but_not_for_ever(world: World) -> None:
+    for _ in range(CRASHES):
+        await world.pool.load(A)
+        world.engines[-1].die()
+        assert world.loaded() == []
+        world.now += 1
+    with pytest.raises(ApiError) as left_alone:
+        await world.pool.load(A)
+    assert left_alone.value.kind is Kind.OVERLOADED
+    assert left_alone.value.retry_after_s == CRASH_WINDOW_S - CRASHES
+    await world.pool.load(B)
+    world.now += CRASH_WINDOW_S
+    await world.pool.load(A)
+    assert world.loaded() == ["a", "b"]
+
+
+async def test_release_waits_for_the_calls(world: World) -> None:
+    assert not await world.pool.release(A.manifest.digest)
+    async with world.pool.slot(A):
+        assert await world.pool.release(A.manifest.digest)
+        assert world.loaded() == ["a"]
+    await world.fire()
+    assert world.loaded() == []
+    await world.pool.load(A)
+    assert await world.pool.release(A.manifest.digest)
+    assert world.loaded() == []
+
+
+async def test_after_close_nothing_is_loaded(world: World) -> None:
+    await world.pool.load(A)
+    await world.pool.close()
+    assert not world.engines[0].alive
+    with pytest.raises(ApiError):
+        await world.pool.load(A)
+
+
+async def test_close_stops_a_load(world: World) -> None:
+    world.gate.clear()
+    asked = asyncio.create_task(world.pool.load(A))
+    await asyncio.sleep(0)
+    await world.pool.close()
+    with pytest.raises((ApiError, asyncio.CancelledError)):
+        await asked
+
+
+async def test_the_load_is_told_once(world: World) -> None:
+    loaded = await world.pool.load(A)
+    assert (loaded.take_load_ns(), loaded.take_load_ns()) == (5, 0)

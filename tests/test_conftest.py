@@ -1,0 +1,162 @@
+"""The test suite's own tools, each in a pytest run of its own: the ledger of promises, and the network guard."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import NetworkForbidden, NetworkGuard, is_loopback
+from tests.promises import DOCS, ROOT, Ledger, read_lines, read_open
+
+CONFTEST = 'pytest_plugins = ["tests.conftest"]\n'
+CONFIG = """
+[pytest]
+testpaths = tests
+markers =
+    promise(*numbers): lines
+    fault(*names): faults
+promises_strict = true
+"""
+COVERS_WHAT_IS_DUE = """
+import pytest
+from tests.promises import DOCS, read_lines, read_open
+
+LATER = read_open(DOCS / "open.toml")
+DUE = [line for name in ("promises.md", "faults.md") for line in read_lines(DOCS / name) if line not in LATER]
+
+@pytest.mark.promise(*(int(line) for line in DUE if line.isdigit()))
+def test_promises():
+    pass
+
+@pytest.mark.fault(*(line for line in DUE if not line.isdigit()))
+def test_faults():
+    pass
+"""
+
+SWALLOWS_THE_REFUSAL = """
+import contextlib, socket
+
+def test_it():
+    with contextlib.suppress(Exception):
+        socket.create_connection(("192.0.2.1", 9), timeout=0.01)
+"""
+
+
+def run(place: Path, *arguments: str, **files: str) -> subprocess.CompletedProcess[str]:
+    """A pytest run in `place/tests`, with this project's conftest."""
+    tests = place / "tests_of_a_run"
+    tests.mkdir()
+    (place / "pytest.ini").write_text(
+        CONFIG.replace("testpaths = tests", f"testpaths = {tests.name}"), encoding="utf-8"
+    )
+    (tests / "conftest.py").write_text(CONFTEST, encoding="utf-8")
+    for name, text in files.items():
+        (tests / f"{name}.py").write_text(text, encoding="utf-8")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.run(command, cwd=place, env=environment, capture_output=True, text=True, timeout=25, check=False)
+
+
+def test_a_full_run_that_covers_what_is_due_passes(tmp_path: Path) -> None:
+    done = run(tmp_path, test_it=COVERS_WHAT_IS_DUE)
+    assert done.returncode == 0, done.stdout
+    due = len(read_lines(DOCS / "promises.md")) + 37 - len(read_open(DOCS / "open.toml"))
+    assert f"{due} of 212 lines are covered by a passing test" in done.stdout
+    assert "NOT COVERED" not in done.stdout
+
+
+def test_a_full_run_fails_for_what_is_missing_for_what_is_no_longer_open_and_for_a_swallowed_refusal(
+    tmp_path: Path,
+) -> None:
+    line = next(line for line in read_open(DOCS / "open.toml") if line.isdigit())
+    skips = COVERS_WHAT_IS_DUE.replace("def test_faults():\n    pass", "def test_faults():\n    pytest.skip()")
+    more = f"""
+@pytest.mark.promise({line})
+def test_more():
+    pass
+"""
+    done = run(tmp_path, test_it=skips + more, test_net=SWALLOWS_THE_REFUSAL)
+    assert done.returncode == 1, done.stdout
+    assert "NOT COVERED: F1 F2 F3" in done.stdout
+    assert f"listed as open in docs/open.toml: {line}" in done.stdout
+    assert "ERROR tests_of_a_run/test_net.py::test_it" in done.stdout
+    assert "the test reached for the network" in done.stdout
+
+
+def test_what_is_missing_alone_fails_a_full_run_and_a_part_is_not_judged() -> None:
+    for partial, strict in ((False, True), (True, True), (False, False)):
+        ledger = Ledger(strict=strict, partial=partial)
+        assert ledger.verdict.missing
+        assert ledger.failed is (strict and not partial)
+
+
+class FakeItem:
+    """A collected test with its markers."""
+
+    def __init__(self, nodeid: str, *marks: pytest.Mark) -> None:
+        self.nodeid = nodeid
+        self.marks = marks
+
+    def iter_markers(self, name: str) -> Iterator[pytest.Mark]:
+        return (mark for mark in self.marks if mark.name == name)
+
+
+def test_the_tests_that_cover_a_line_are_found() -> None:
+    ledger = Ledger(strict=False, partial=False)
+    items: list[Any] = [FakeItem("a", pytest.mark.promise(7, 8).mark), FakeItem("b", pytest.mark.fault("F7").mark)]
+    items.append(FakeItem("c"))
+    for item in items:
+        ledger.pytest_itemcollected(item)
+    assert ledger.covering(["F7"], items) == [items[1]]
+    assert ledger.covering(["5-7"], items) == [items[0]]
+
+
+def test_a_line_that_no_document_has_is_refused() -> None:
+    item: Any = FakeItem("a", pytest.mark.promise(900).mark)
+    with pytest.raises(pytest.UsageError, match="900"):
+        Ledger(strict=False, partial=False).pytest_itemcollected(item)
+
+
+@pytest.mark.parametrize(
+    ("host", "inside"),
+    [
+        ("127.0.0.1", True),
+        ("127.9.9.9", True),
+        ("::1", True),
+        ("localhost", True),
+        (None, True),
+        (b"localhost", True),
+        ("0.0.0.0", True),
+        ("192.0.2.1", False),
+        ("10.0.0.1", False),
+        ("example.com", False),
+        ("localhost.example.com", False),
+        ("2001:db8::1", False),
+    ],
+)
+def test_loopback_is_told_from_the_rest(host: str | bytes | None, inside: bool) -> None:
+    assert is_loopback(host) is inside
+
+
+def test_the_guard_refuses_and_remembers() -> None:
+    guard = NetworkGuard()
+    guard.active = True
+    with socket.socket() as sock:
+        with pytest.raises(NetworkForbidden):
+            guard.hook("socket.connect", (sock, ("192.0.2.1", 80)))
+        guard.hook("socket.connect", (sock, ("127.0.0.1", 80)))
+    with pytest.raises(NetworkForbidden):
+        guard.hook("socket.getaddrinfo", ("example.com", 443, 0, 0, 0))
+    assert guard.tried == ["socket.connect 192.0.2.1:80", "socket.getaddrinfo example.com"]
+
+
+def test_the_home_is_empty_and_no_key_of_the_user_is_seen() -> None:
+    assert list(Path.home().iterdir()) == []
+    assert [name for name in os.environ if name.endswith("_API_KEY") or name.upper().endswith("_PROXY")] == []
