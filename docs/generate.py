@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import NoneType
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 import msgspec
+import typer
 
+from rivermouth.cli.app import app
 from rivermouth.config.presets import PRESETS
 from rivermouth.config.schema import ConfigFile, Table
 from rivermouth.dialects import discover
 from rivermouth.dialects.dialect import Dialect, Key
 from rivermouth.ir.errors import ADVICE
 from rivermouth.ir.grammar import DELTAS, STREAM
+from rivermouth.observe import Metrics
 from rivermouth.secrets import Secret
 
 PAGE = Path(__file__).parent / "reference.md"
@@ -193,12 +197,56 @@ def settings_page() -> list[str]:
     )
 
 
+# -- the command line and the metrics
+
+
+def commands_page() -> list[str]:
+    lines = ["## Command line", ""]
+    for words, command in sorted(walk(typer.main.get_command(app), "rivermouth")):
+        lines += [f"### `{words}`", "", " ".join((command.help or "").split()), ""]
+        options = [each for each in command.params if "--help" not in each.opts]
+        cells = (
+            (
+                code(", ".join(each.opts) if each.opts[0].startswith("-") else each.name.upper()),
+                getattr(each, "help", ""),
+            )
+            for each in options
+        )
+        lines += rows(("Option or argument", "What it is"), cells) if options else []
+    return lines
+
+
+def option_name(option: Any) -> str:
+    """`--config`, or `MODEL` for an argument."""
+    return code(", ".join(option.opts) if option.opts[0].startswith("-") else option.name.upper())
+
+
+def walk(command: Any, words: str) -> Iterator[tuple[str, Any]]:
+    """Every command below this one that can be run, with the words that call it."""
+    inner = getattr(command, "commands", None)
+    if inner is None:
+        yield words, command
+        return
+    for name, each in inner.items():
+        if not each.hidden:
+            yield from walk(each, f"{words} {name}")
+
+
+def metrics_page() -> list[str]:
+    text = Metrics(process=False).render().decode("utf-8")
+    kinds = dict(re.findall(r"^# TYPE (\S+) (\w+)$", text, re.MULTILINE))
+    helps = re.findall(r"^# HELP (\S+) (.*)$", text, re.MULTILINE)
+    lines = ["## Metrics", "", "In the text format of Prometheus.", ""]
+    cells = ((code(name), kinds[name], says) for name, says in helps if not name.endswith("_created"))
+    return lines + rows(("Metric", "Kind", "What it counts"), cells)
+
+
 def generate() -> str:
     """The whole page."""
     lines = [HEAD, "## Dialects", ""]
     for name in sorted(discover()):
         lines += dialect_page(discover()[name])
-    lines += grammar_page() + errors_page() + settings_page()
+    lines += grammar_page() + errors_page() + settings_page() + commands_page() + metrics_page()
     return "\n".join(lines).rstrip() + "\n"
 
 

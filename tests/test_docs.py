@@ -6,11 +6,14 @@ import re
 
 import msgspec
 import pytest
-from docs.generate import PAGE, generate, inner_table
+import typer
+from docs.generate import PAGE, generate, inner_table, walk
 
+from rivermouth.cli.app import app
 from rivermouth.config.schema import ConfigFile, Table
 from rivermouth.dialects import discover
 from rivermouth.ir.errors import Kind
+from rivermouth.observe import Metrics
 from tests.promises import ROOT
 
 
@@ -18,13 +21,16 @@ def test_the_reference_is_what_the_code_generates() -> None:
     assert PAGE.read_text(encoding="utf-8") == generate(), "run `make docs`"
 
 
-def test_the_reference_names_every_dialect_route_error_kind_and_setting() -> None:
+def test_the_reference_names_every_dialect_route_error_kind_setting_command_and_metric() -> None:
     page = PAGE.read_text(encoding="utf-8")
     wanted = {f"### {name}" for name in discover()}
     wanted |= {f"`{route.method} {route.path}`" for dialect in discover().values() for route in dialect.routes}
     wanted |= {f"| `{kind.value}` |" for kind in Kind}
     wanted |= {f"`{name}`" for name in setting_names(ConfigFile)}
-    assert {each for each in wanted if each not in page} == set()
+    wanted |= {f"### `{words}`" for words, _ in walk(typer.main.get_command(app), "rivermouth")}
+    wanted |= {f"| `{name}` |" for name in re.findall(r"^# HELP (\S+)", Metrics().render().decode(), re.MULTILINE)}
+    wanted -= {each for each in wanted if each.startswith(("| `process_", "| `python_"))}  # not ours
+    assert {each for each in wanted if each not in page and "_created`" not in each} == set()
 
 
 def setting_names(table: type[Table]) -> set[str]:

@@ -288,10 +288,11 @@ class AsyncTokenStream:
         return True
 
 
-def foreign_error(error: BaseException) -> ApiError:
+def foreign_error(error: BaseException, provider: str | None = None) -> ApiError:
     """An exception of somebody else's code as one of ours, with its class and its message."""
     said = str(error)
-    return ApiError(Kind.UPSTREAM, f"{type(error).__name__}: {said}" if said else type(error).__name__)
+    message = f"{type(error).__name__}: {said}" if said else type(error).__name__
+    return ApiError(Kind.UPSTREAM, message, provider=provider)
 
 
 def _slow_reader() -> ApiError:

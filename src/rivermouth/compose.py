@@ -118,7 +118,7 @@ def local_provider(config: Config, data: DataDir) -> LocalProvider:
 
 def _provider(config: ProviderConfig, whole: Config) -> Provider:
     if config.python is not None:
-        return PythonProvider(config.name, config.python)
+        return PythonProvider(config.name, config.python, timeout_s=config.timeouts.idle_s or whole.timeouts.idle_s)
     if config.dialect is None or config.base_url is None:
         raise TypeError(f"provider {config.name} has neither a generator nor an address")
     connect_s = min(whole.timeouts.connect_s, config.timeouts.connect_s or whole.timeouts.connect_s)

@@ -18,6 +18,7 @@ from rivermouth.ir.request import (
     Image,
     Local,
     Message,
+    Reasoning,
     ResponseFormat,
     Role,
     Sampling,
@@ -31,6 +32,7 @@ from rivermouth.local.process import EngineProcess, EngineSpec
 from rivermouth.local.protocol import Generate
 from rivermouth.local.provider import LocalProvider, LocalUpstream
 from tests.local.asking import ask, asking, begin, install, text_of, usage_of, whole
+from tests.local.test_sampling import GOOD_SCHEMAS
 from tests.tiny_gguf import SCRIPT, TEXT, build
 
 pytestmark = pytest.mark.anyio
@@ -269,6 +271,16 @@ async def test_json_is_forced(local: LocalProvider) -> None:
     assert text_of(await ask(local, "tiny", asking(response_format=wanted, max_tokens=8))).startswith("{")
 
 
+async def test_every_schema_that_passes_is_known_to_the_engine(local: LocalProvider) -> None:
+    """One that it does not know would end the process."""
+    await ask(local, "tiny", asking(max_tokens=1))
+    first = pid_of(local, "tiny")
+    for schema in GOOD_SCHEMAS:
+        wanted = ResponseFormat(Format.JSON_SCHEMA, schema=schema)
+        assert text_of(await ask(local, "tiny", asking(response_format=wanted, max_tokens=4)))
+    assert pid_of(local, "tiny") == first
+
+
 async def test_a_schema_that_would_end_the_engine_is_refused(local: LocalProvider) -> None:
     await ask(local, "tiny", asking(max_tokens=1))
     first = pid_of(local, "tiny")
@@ -289,6 +301,7 @@ async def test_a_schema_that_would_end_the_engine_is_refused(local: LocalProvide
         ({"tools": (Tool("f"),), "tool_choice": ToolChoice(Choose.NAMED, "f")}, "tool_choice"),
         ({"messages": (Message(Role.USER, (Image(data="AA==", media_type="image/png"),)),)}, "messages"),
         ({"messages": ()}, "messages"),
+        ({"local": Local(context_tokens=-1)}, "context_tokens"),
         ({"sampling": Sampling(top_p=1.5)}, "top_p"),
         ({"sampling": Sampling(repetition_penalty=0.0)}, "repetition_penalty"),
     ],
@@ -305,11 +318,17 @@ async def test_what_would_make_the_answer_wrong_is_refused(
 
 async def test_what_is_ignored_is_named(local: LocalProvider) -> None:
     warned: list[str] = []
+    thought = Message(Role.ASSISTANT, (Reasoning("a"), Reasoning("b"), Text("c")))
     request = asking(
-        tools=(Tool("f"),), thinking=Thinking(effort="high"), sampling=Sampling(logprobs=True), max_tokens=1
+        messages=(thought, Message(Role.USER, (Text("d"),))),
+        tools=(Tool("f"),),
+        thinking=Thinking(effort="high"),
+        sampling=Sampling(logprobs=True),
+        local=Local(context_tokens=1 << 20),
+        max_tokens=1,
     )
     await whole(await begin(local, "tiny", request, warned))
-    assert sorted(warned) == ["logprobs", "thinking", "tools"]
+    assert sorted(warned) == ["context_tokens", "logprobs", "reasoning", "thinking", "tools"]
 
 
 async def test_unknown_models_and_embeddings_are_not_found(local: LocalProvider) -> None:

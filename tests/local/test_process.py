@@ -162,7 +162,7 @@ def test_how_it_ended_in_words(status: int | None, words: str) -> None:
     ("said", "reason"),
     [
         ("Check 'x' failed at /build/src/a.cpp:344:\n'top_p' must be positive\n", "'top_p' must be positive"),
-        ("[22:43] /build/src/converter.cpp:898: Unsupported type", "Unsupported type"),
+        ("[22:43] /build/src/converter.cc:898: Unsupported type", "Unsupported type"),
         ("", "RuntimeError"),
         ("x" * 1000, "x" * 300),
     ],

@@ -130,7 +130,7 @@ def test_a_raw_prompt_is_the_text() -> None:
     assert raw_prompt(request(Message(Role.USER, (Text("a "), Text("b")))), [].append) == "a b"
 
 
-GOOD: list[dict[str, Any]] = [
+GOOD_SCHEMAS: list[dict[str, Any]] = [
     {},
     {"type": "object", "properties": {"a": {"type": "string", "minLength": 1, "maxLength": 5}}, "required": ["a"]},
     {"type": ["string", "null"], "title": "t", "description": "d", "default": None},
@@ -140,8 +140,20 @@ GOOD: list[dict[str, Any]] = [
     {"type": "object", "additionalProperties": {"type": "number"}},
     {"type": "array", "prefixItems": [{"type": "boolean"}], "items": False},
     {"type": "array", "items": {"type": "integer"}, "minItems": 1, "maxItems": 3},
+    {"type": "object", "properties": {"a": {"$ref": "#"}}},
+    {"oneOf": [{"type": "integer", "exclusiveMinimum": 0, "exclusiveMaximum": 5}, {"type": "number", "maximum": 1.5}]},
+    {"allOf": [{"type": "object", "properties": {"a": {"type": "null"}}}]},
+    {"definitions": {"x": {"type": "boolean"}}, "$ref": "#/definitions/x", "$comment": "c", "examples": [True]},
+    {"type": "string", "pattern": "[0-9]{3}(-|\\.)(a|b)*"},
+    {"type": "object", "properties": {"a": True}, "required": ["a", "b"], "additionalProperties": True},
+    {"type": "string", "minLength": 5, "maxLength": 2},
+    {"type": "integer", "minimum": 5, "maximum": 2},
+    {"type": "array", "minItems": 5, "maxItems": 2},
+    {"anyOf": [True, False]},
+    {"enum": [{"a": [1]}, '"\n']},
+    {"const": {"b": None}},
 ]
-BAD: list[Any] = [
+BAD_SCHEMAS: list[Any] = [
     {"type": "nonsense"},
     {"type": []},
     {"type": 3},
@@ -165,12 +177,12 @@ BAD: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("schema", GOOD)
+@pytest.mark.parametrize("schema", GOOD_SCHEMAS)
 def test_known_schemas_pass(schema: dict[str, Any]) -> None:
     assert schema_text(ResponseFormat(Format.JSON_SCHEMA, schema=schema)) is not None
 
 
-@pytest.mark.parametrize("schema", BAD)
+@pytest.mark.parametrize("schema", BAD_SCHEMAS)
 def test_unknown_schemas_are_refused_where_they_are_wrong(schema: dict[str, Any]) -> None:
     wrapped = {"type": "object", "properties": {"here": schema}}
     with pytest.raises(ApiError, match="here") as refused:

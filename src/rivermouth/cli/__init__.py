@@ -1,10 +1,33 @@
-"""The command line.  Every command imports what it needs when it runs, so `rivermouth list` starts at once."""
+"""The command line.  Every command imports what it needs when it runs, so `rivermouth list` starts at once.
+
+    app                      the verbs and their options, and nothing else
+    serve pull models ps     one module for each command, or for a family of small ones
+    chat calls doctor demo
+    places, client           where a command finds its configuration, its data and a running server; how it asks one
+    serving, embedded        a server in this thread, and one in another
+    term, words              how the command line speaks
+"""
 
 from __future__ import annotations
 
+import sys
+
 
 def main() -> None:
-    """The entry point of the `rivermouth` command."""
+    """The entry point of the `rivermouth` command: every expected failure is a sentence and an exit code."""
     from rivermouth.cli.app import app
 
-    app()
+    try:
+        app()
+    except SystemExit:
+        raise
+    except _expected() as error:  # evaluated only when something was raised: a good run imports none of these
+        from rivermouth.cli.failures import tell
+
+        sys.exit(tell(error))
+
+
+def _expected() -> tuple[type[Exception], ...]:
+    from rivermouth.cli.failures import EXPECTED
+
+    return EXPECTED

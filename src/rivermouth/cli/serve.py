@@ -3,21 +3,34 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import structlog
 import typer
 
+from rivermouth.cli.places import configured, data_of
+from rivermouth.cli.serving import Tls, close, listening, loop_factory, serving, url_of
 from rivermouth.cli.term import Exit, fail, say
-from rivermouth.config import Config, ConfigError, load, override
-from rivermouth.dialects import discover
-from rivermouth.store.datadir import DataDir, DataDirBusy
-from rivermouth.store.port import StoreError
+from rivermouth.cli.words import some
+from rivermouth.config import Config, ConfigError
+from rivermouth.local.registry import Registry
+from rivermouth.store.datadir import DataDir
+
+if TYPE_CHECKING:
+    from rivermouth.compose import Services
+    from rivermouth.http.server import Server
 
 log = structlog.get_logger()
+
+FIRST_STEPS = (
+    "There is no model yet.  Pull a small one:   rivermouth pull smollm2:135m",
+    "                        or use a provider:  OPENAI_API_KEY=... rivermouth serve   (or any key of `doctor`)",
+    "                        or only try it out: rivermouth serve --scripted",
+)
 
 
 def run(
@@ -28,88 +41,70 @@ def run(
     data_dir: Path | None,
     scripted: bool,
     also: list[str],
-    tls: tuple[str, str] | None,
+    tls: Tls | None,
 ) -> None:
     """Serve until told to stop.  Exits with `Exit.CONFIG` or `Exit.BUSY` when it cannot begin."""
     from rivermouth.observe import configure_logging
 
-    config = configured(config_file, host, port)
+    extra = [address(text) for text in also]
+    config = configured(config_file, host=host, port=port)
     configure_logging("console" if sys.stderr.isatty() else "json", secrets=config.secrets)
-    data = DataDir.locate(data_dir, os.environ, config.data_dir)
-    try:
-        addresses = [(config.server.host, config.server.port), *(_address(a) for a in also)]
-        sockets = listening(addresses)
-    except OSError as error:
-        fail(f"cannot listen: {error.strerror or error}", Exit.BUSY)
+    data = data_of(data_dir, config=config)
+    models = [str(model.name) for model in Registry(data.path / "models").models()]
+    sockets = bound([(config.server.host, config.server.port), *extra])
+
+    def ready(server: Server, services: Services) -> None:
+        names = [url_of(sock, tls) + config.http.base_path for sock in sockets]
+        for line in welcome(names, data, models, config, scripted=scripted):
+            say(line)
+        log.info("server.started", addresses=names, data=str(data.path))
+
+    until_stopped(config, data, sockets, ready, scripted=scripted, tls=tls)
+
+
+def until_stopped(
+    config: Config,
+    data: DataDir,
+    sockets: list[socket.socket],
+    ready: Callable[[Server, Services], None],
+    *,
+    scripted: bool,
+    tls: Tls | None = None,
+) -> None:
+    """Serves in this thread until a signal or `ready`'s server is stopped, and closes the sockets."""
     try:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
-            runner.run(_serve(config, data, sockets, scripted=scripted, tls=tls))
-    except DataDirBusy as error:
-        fail(str(error), Exit.BUSY)
-    except StoreError as error:
-        fail(str(error), Exit.FAILED)
-    finally:
-        for sock in sockets:
-            sock.close()
-
-
-def configured(config_file: Path | None, host: str | None, port: int | None) -> Config:
-    """The configuration of the file, the environment and the command line; exits with every problem it has."""
-    default = Path("rivermouth.toml")
-    path = config_file or (default if default.is_file() else None)
-    try:
-        return override(load(path, os.environ, frozenset(discover())), host=host, port=port)
+            runner.run(serving(config, data, sockets, ready, scripted=scripted, tls=tls))
     except ConfigError as error:
         fail(str(error), Exit.CONFIG)
+    finally:
+        close(sockets)
 
 
-def listening(addresses: list[tuple[str, int]]) -> list[socket.socket]:
-    """Sockets for all addresses, or for none.  Raises `OSError`."""
-    from rivermouth.http.server import listen
-
-    sockets: list[socket.socket] = []
+def bound(addresses: list[tuple[str, int]]) -> list[socket.socket]:
+    """Sockets for all of them; exits when one is taken."""
     try:
-        for host, port in addresses:
-            sockets.append(listen(host, port))
-    except OSError:
-        for sock in sockets:
-            sock.close()
-        raise
-    return sockets
+        return listening(addresses)
+    except OSError as error:
+        names = ", ".join(f"{host}:{port}" for host, port in addresses)
+        fail(f"cannot listen on {names}: {error.strerror or error}", Exit.BUSY)
 
 
-def loop_factory() -> type[asyncio.AbstractEventLoop] | None:
-    """uvloop's loop where it exists."""
-    try:
-        import uvloop
-    except ImportError:
-        return None
-    return uvloop.Loop
+def welcome(names: list[str], data: DataDir, models: list[str], config: Config, *, scripted: bool) -> list[str]:
+    """What a person wants to know first: where it answers, what it can answer with, and what to do if with nothing."""
+    providers = [*(["scripted"] if scripted else []), *config.providers]
+    lines = [
+        f"Rivermouth answers on {', '.join(names)}",
+        f"  data       {data.path}",
+        f"  models     {some(len(models), 'local model')}" + (f": {', '.join(models[:5])}" if models else ""),
+        f"  providers  {', '.join(providers) or 'none'}",
+    ]
+    return lines if models or providers else [*lines, *FIRST_STEPS]
 
 
-async def _serve(
-    config: Config, data: DataDir, sockets: list[socket.socket], *, scripted: bool, tls: tuple[str, str] | None
-) -> None:
-    from rivermouth.compose import services
-    from rivermouth.http.front import server
-
-    async with services(config, data, scripted=scripted) as made:
-        names = [f"{'https' if tls else 'http'}://{_shown(s)}" for s in sockets]
-
-        def ready() -> None:
-            say(f"Rivermouth answers on {', '.join(names)}")
-            log.info("server.started", addresses=names, data=str(data.path))
-
-        await server(made, tls=tls).run_on(sockets, ready)
-
-
-def _shown(sock: socket.socket) -> str:
-    host, port = sock.getsockname()[:2]
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def _address(text: str) -> tuple[str, int]:
+def address(text: str) -> tuple[str, int]:
+    """ "HOST:PORT" in its halves."""
     host, colon, port = text.rpartition(":")
-    if not colon or not port.isdigit():
+    if not colon or not port.isdigit() or int(port) > 65535:
         raise typer.BadParameter(f"{text!r} is not HOST:PORT")
     return host.strip("[]"), int(port)

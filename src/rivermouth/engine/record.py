@@ -54,18 +54,11 @@ __all__ = [
     "StoreError",
     "UsageRow",
     "clean",
-    "make_call_id",
 ]
 
 BARE_MESSAGE: Final = "the record of this call could not be written whole"
-ENTROPY_BYTES: Final = 10
 
 _log: Final = structlog.stdlib.get_logger()
-
-
-def make_call_id(now_ns: int, entropy: bytes) -> str:
-    """`req_` and 32 hex digits, the time first: ids that grow are twice as cheap to index as random ones."""
-    return f"req_{now_ns // 1_000_000:012x}{entropy[:ENTROPY_BYTES].hex()}"
 
 
 def clean(record: CallRecord, secrets: tuple[Secret, ...] = ()) -> CallRecord:
@@ -156,9 +149,9 @@ class Recorder:
         self._limit = limit
         self._retry_s = retry_s
         self._patience_s = patience_s
-        self._ready = threading.Condition()  # guards the five below; held for a swap or an append, never for I/O
+        self._ready = threading.Condition()  # guards the four below; held for a swap or an append, never for I/O
         self._batch = _Batch()
-        self._writing = 0
+        self._taken = _Batch()
         self._idle = False
         self._stopping = False
         self._gave_up = threading.Event()
@@ -259,7 +252,7 @@ class Recorder:
                 opens=len(self._batch.opens),
                 marks=len(self._batch.marks),
                 closes=len(self._batch.closes),
-                writing=self._writing,
+                writing=len(self._taken),
                 limit=self._limit,
                 flushes=self._flushes,
                 rows=self._rows,
@@ -274,7 +267,7 @@ class Recorder:
         return self._loop, self._room
 
     def _load(self) -> int:
-        return len(self._batch) + self._writing
+        return len(self._batch) + len(self._taken)
 
     def _wake(self) -> None:
         if self._idle:
@@ -289,7 +282,8 @@ class Recorder:
         finally:  # by `aclose`, or by a fault of ours: nobody may wait for a thread that has ended
             with self._ready:
                 self._stopping = True
-                waiting = [f for _, f in self._batch.opens] + self._batch.waiters
+                batches = (self._taken, self._batch)
+                waiting = [f for b in batches for f in (*(f for _, f in b.opens), *b.waiters)]
             self._tell(self._refuse, waiting, ApiError(Kind.INTERNAL, "the recorder has stopped"))
 
     def _serve(self) -> None:
@@ -301,9 +295,8 @@ class Recorder:
                 self._idle = False
                 if not self._batch or self._gave_up.is_set():
                     return
-                batch, self._batch = self._batch, _Batch()
-                self._writing = len(batch)
-            self._write(batch)
+                self._taken, self._batch = self._batch, _Batch()
+            self._write(self._taken)
 
     def _write(self, batch: _Batch) -> None:
         marks = tuple(batch.marks.values())
@@ -319,7 +312,7 @@ class Recorder:
             self._flushes += 1
             self._rows += len(batch)
             self._largest = max(self._largest, len(batch))
-            self._writing = 0
+            self._taken = _Batch()
         self._tell(self._resolve, [f for _, f in batch.opens] + batch.waiters)
 
     def _keep(self, batch: _Batch, error: StoreError) -> None:
@@ -327,7 +320,7 @@ class Recorder:
         _log.warning("record.delayed", reason=str(error), rows=len(batch))
         with self._ready:
             batch.put_before(self._batch)
-            self._writing = 0
+            self._taken = _Batch()
             self._retries += 1
         refused = ApiError(Kind.OVERLOADED, "the call could not be recorded", retry_after_s=1.0)
         self._tell(self._refuse, [f for _, f in batch.opens], refused)
@@ -345,7 +338,7 @@ class Recorder:
         with self._ready:
             self._flushes += 1
             self._rows += len(batch)
-            self._writing = 0
+            self._taken = _Batch()
         self._tell(self._resolve, opened + batch.waiters)
         refused = [f for _, f in batch.opens if f not in opened]
         self._tell(self._refuse, refused, ApiError(Kind.INTERNAL, "the call could not be recorded"))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
+from urllib.parse import parse_qsl
 
 import structlog
 
@@ -17,7 +18,7 @@ from rivermouth.engine.engine import Engine
 from rivermouth.engine.interrupt import By
 from rivermouth.http.body import ClientLeft, Receive, read_body
 from rivermouth.http.disconnect import watched
-from rivermouth.http.headers import JSON, Header, client_request_id, identity
+from rivermouth.http.headers import JSON, Header, client_request_id, get, identity
 from rivermouth.http.keys import Keys
 from rivermouth.http.lifecycle import Lifecycle
 from rivermouth.http.models import Models
@@ -36,10 +37,13 @@ log = structlog.get_logger()
 class Exchange:
     """One request on its way: where it belongs, what it carries, and where its answer goes."""
 
-    __slots__ = ("body", "call_id", "client_id", "headers", "key", "match", "now_ns", "receive", "sink")
+    __slots__ = ("body", "call_id", "client_id", "headers", "key", "match", "now_ns", "query", "receive", "sink")
 
-    def __init__(self, match: Match, call_id: str, now_ns: int, headers: list[Header], receive: Receive) -> None:
+    def __init__(
+        self, match: Match, call_id: str, now_ns: int, headers: list[Header], query: bytes, receive: Receive
+    ) -> None:
         self.match = match
+        self.query = query
         self.call_id = call_id
         self.now_ns = now_ns
         self.headers = headers
@@ -118,8 +122,9 @@ class DataPlane:
                 raise ApiError(Kind.PERMISSION, verdict.message, status=verdict.status)
             key = self._admit(headers, scope["query_string"])
             if isinstance(found, NoRoute):
+                common += [(b"allow", ", ".join(found.allowed).encode())] if found.allowed else []
                 raise _no_route(found, method, path)
-            exchange = Exchange(found, call_id, self._clock_ns(), headers, receive)
+            exchange = Exchange(found, call_id, self._clock_ns(), headers, scope["query_string"], receive)
             exchange.sink, exchange.key = sink, key
             await self._serve(exchange)
         except ClientLeft:
@@ -145,7 +150,9 @@ class DataPlane:
         if self._lifecycle.draining and route.operation in CALLS:
             exchange.sink.close_after = True
             raise ApiError(Kind.OVERLOADED, "the server is shutting down", retry_after_s=self._lifecycle.retry_after_s)
-        if route.method in WITH_BODY:
+        if not route.streams:
+            _refuse_stream_in(exchange.query)
+        if route.method in WITH_BODY or _announces_body(exchange.headers):
             exchange.body = await read_body(
                 exchange.receive, exchange.headers, self._body_limit_bytes, self._body_limit_s
             )
@@ -228,12 +235,25 @@ CALLS: Final = frozenset({Operation.GENERATE, Operation.EMBED, Operation.PULL})
 WITH_BODY: Final = frozenset({"POST", "PUT", "DELETE"})
 
 
+def _announces_body(headers: list[Header]) -> bool:
+    """Most requests without need of a body have none; some clients send one with a GET all the same."""
+    return get(headers, b"content-length") not in (None, "0") or get(headers, b"transfer-encoding") is not None
+
+
 def _refuse_stream(body: bytes) -> None:
     """`stream: true` where nothing streams is an error, never ignored (R14).  A body that is no object is not ours."""
-    if b'"stream"' not in body:
-        return
-    if bytes(json.fields(body).get("stream", b"")) == b"true":
-        raise invalid("this route does not stream; leave out `stream` or set it to false", "stream")
+    if b'"stream"' in body and bytes(json.fields(body).get("stream", b"")) == b"true":
+        raise _no_stream()
+
+
+def _refuse_stream_in(query: bytes) -> None:
+    """The same wish in the query of a GET, where it is the only place."""
+    if b"stream" in query and dict(parse_qsl(query.decode("latin-1"))).get("stream", "").lower() in ("true", "1"):
+        raise _no_stream()
+
+
+def _no_stream() -> ApiError:
+    return invalid("this route does not stream; leave out `stream` or set it to false", "stream")
 
 
 def _no_route(found: NoRoute, method: str, path: str) -> ApiError:

@@ -19,6 +19,7 @@ from __future__ import annotations
 import ctypes
 import importlib
 import os
+import re
 import select
 import signal
 import sys
@@ -55,6 +56,7 @@ WARM_UP_TOKENS: Final = 4
 READ_BYTES: Final = 1 << 16
 REASON_CAP: Final = 300
 PR_SET_PDEATHSIG: Final = 1
+SOURCE_PLACE: Final = re.compile(r"^.*\.(?:cpp|cc|hpp|h):\d+:?\s*")
 
 # What the engine calls an end, as the protocol's reason.
 REASONS: Final[dict[str, str]] = {"STOP": "stop", "LENGTH": "length", "NONE": "stop", "TOOL_CALLS": "stop"}
@@ -277,7 +279,7 @@ def native_reason(error: BaseException) -> str:
     """The last line of a native error, without the place in the native source."""
     lines = [text.strip() for text in str(error).splitlines() if text.strip()]
     last = lines[-1] if lines else type(error).__name__
-    return last.rpartition("cpp:")[2].lstrip("0123456789: ")[:REASON_CAP] or last[:REASON_CAP]
+    return (SOURCE_PLACE.sub("", last) or last)[:REASON_CAP]
 
 
 def main() -> NoReturn:

@@ -41,7 +41,10 @@ FAILURES: Final[tuple[tuple[tuple[str, ...], Kind, str, str], ...]] = (
         ),
         Kind.NETWORK, "index_unreachable", "the package index could not be reached",
     ),
-    (("401 Client Error", "403 Client Error", "407 Client Error", "Proxy Authentication"), Kind.PERMISSION, "index_refused", "the package index refused access"),
+    (
+        ("401 Client Error", "403 Client Error", "407 Client Error", "Proxy Authentication"),
+        Kind.PERMISSION, "index_refused", "the package index refused access",
+    ),
     (("DO NOT MATCH THE HASHES",), Kind.UPSTREAM, "digest_mismatch", "pip found a wrong hash"),
     (
         ("No matching distribution", "Could not find a version"),

@@ -196,8 +196,13 @@ class EnginePool:
             self._check_open(model)
             task = self._loading[digest] = asyncio.create_task(self._load(model), name=f"load {model.name}")
             task.add_done_callback(lambda done: self._load_ended(digest, done))
-        # Shielded: one caller who leaves must not take the load from the others.
-        return await asyncio.shield(task)
+        try:
+            return await asyncio.shield(task)  # one caller who leaves must not take the load from the others
+        except asyncio.CancelledError:
+            asked = asyncio.current_task()
+            if task.cancelled() and asked is not None and not asked.cancelling():
+                raise _shutting_down() from None  # the load was stopped, not this caller
+            raise
 
     async def _load(self, model: Model) -> Loaded:
         digest = model.manifest.digest
@@ -234,7 +239,7 @@ class EnginePool:
 
     def _check_open(self, model: Model) -> None:
         if self._closed:
-            raise ApiError(Kind.OVERLOADED, "the server is shutting down", code="shutting_down", provider=PROVIDER)
+            raise _shutting_down()
         crashes = self._crashes.get(model.manifest.digest)
         if crashes is None:
             return
@@ -300,3 +305,7 @@ class EnginePool:
             waiting=loaded.waiting,
             expires_at=expires_at,
         )
+
+
+def _shutting_down() -> ApiError:
+    return ApiError(Kind.OVERLOADED, "the server is shutting down", code="shutting_down", provider=PROVIDER)

@@ -75,6 +75,18 @@ def role_prefixed(turns: tuple[Turn, ...]) -> str:
     return "\n".join([*lines, f"{PREFIXES['assistant']}:"])
 
 
+def context_of(request: Request, most_tokens: int, warn: Warner) -> int:
+    """The context window of this call: what was asked for, but no more than the model has.  Raises `ApiError`."""
+    asked = request.local.context_tokens
+    if asked is None:
+        return most_tokens
+    if asked < 1:
+        raise invalid("the context must have at least 1 token", param="context_tokens")
+    if asked > most_tokens:
+        warn("context_tokens")
+    return min(asked, most_tokens)
+
+
 def check_length(texts: int, longest_token_bytes: int, context_tokens: int) -> None:
     """Refuses `texts` bytes that cannot fit whatever the tokens are, before any are counted."""
     if texts > longest_token_bytes * context_tokens:

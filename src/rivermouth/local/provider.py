@@ -5,8 +5,9 @@
     read      Start, Usage(prompt) -> PartStart, TextDelta... -> PartEnd, Usage, Finish
     close     cancelled in the engine process, and confirmed by it
 
-Prefix caching is off: with it the second identical call reads its prompt from quantised memory and may answer
-differently.  A file with F16 matrices runs at full precision, because the engine's default crashes on some processors.
+Prefix caching is off: it never gives memory back, and an answer may come to depend on what was asked before it, which a
+seed promises it does not.  A file with F16 matrices runs at full precision, because the engine's default crashes on
+some processors.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from rivermouth.ir.request import EmbedRequest, Request
 from rivermouth.local.catalog import CATALOG, Catalog
 from rivermouth.local.pool import KEEP_ALIVE_S, EnginePool, Limits, Loaded
 from rivermouth.local.process import PROVIDER, EngineSpec, Generation
-from rivermouth.local.prompt import check_abilities, check_length, raw_prompt, role_prefixed, turns_of
+from rivermouth.local.prompt import check_abilities, check_length, context_of, raw_prompt, role_prefixed, turns_of
 from rivermouth.local.protocol import Generate, Turn
 from rivermouth.local.pull import Puller, PullProgress
 from rivermouth.local.registry import Manifest, Model, Registry
@@ -141,8 +142,18 @@ class LocalProvider:
 
     def generate_command(self, request: Request, manifest: Manifest, warn: Callable[[str], None]) -> Generate:
         """The request in the engine's words.  Raises `ApiError` for what a local model cannot do."""
+        named: set[str] = set()
+
+        def warn_once(field: str) -> None:
+            if field not in named:
+                named.add(field)
+                warn(field)
+
+        return self._generate_command(request, manifest, warn_once)
+
+    def _generate_command(self, request: Request, manifest: Manifest, warn: Callable[[str], None]) -> Generate:
         check_abilities(request, warn)
-        context = min(request.local.context_tokens or manifest.context_tokens, manifest.context_tokens)
+        context = context_of(request, manifest.context_tokens, warn)
         turns, prompt = self._prompt(request, manifest, warn)
         size = sum(len(turn.content.encode()) for turn in turns or ()) + len((prompt or "").encode())
         check_length(size, manifest.longest_token_bytes, context)

@@ -71,7 +71,7 @@ class AiohttpClient:
         tunnel = base_url.startswith("https:")
         self._proxy_headers = secret if tunnel else {}  # to the proxy alone, with its CONNECT
         self._extra_headers = {} if tunnel else secret  # without TLS the proxy reads the request itself
-        self._tls = _trust(ca_file) if ca_file is not None else True
+        self._tls = trust(ca_file)
         self._session: aiohttp.ClientSession | None = None
 
     async def open(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Response:
@@ -219,8 +219,10 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def _trust(ca_file: str) -> ssl.SSLContext:
-    """The system's authorities and one more."""
+def trust(ca_file: str | None) -> ssl.SSLContext:
+    """The system's authorities, and one more where it is given."""
     context = ssl.create_default_context()
-    context.load_verify_locations(cafile=ca_file)
+    if ca_file is not None:
+        context.load_verify_locations(cafile=ca_file)
+    context.set_alpn_protocols(["http/1.1"])
     return context

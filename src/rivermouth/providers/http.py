@@ -25,8 +25,9 @@ from rivermouth.ir.errors import ApiError, Kind
 from rivermouth.ir.reply import EmbedReply, ModelInfo
 from rivermouth.ir.request import EmbedRequest, Request
 from rivermouth.providers.answers import Document, Stream, beginning, whole
-from rivermouth.providers.client import AiohttpClient, Client, Response
+from rivermouth.providers.client import AiohttpClient, Client, Response, proxy_for
 from rivermouth.providers.failures import Failures, retry_after_s
+from rivermouth.providers.lean import LeanClient
 from rivermouth.providers.provider import Upstream
 from rivermouth.providers.quirks import bend
 from rivermouth.secrets import Secret
@@ -93,7 +94,9 @@ class HttpProvider:
         self._target = target
         self._speaks = target.dialect
         self._base = target.base_url.rstrip("/")
-        self._client: Client = client or AiohttpClient(
+        proxied = proxy_for(target.base_url)[0] is not None
+        connect = AiohttpClient if proxied else LeanClient
+        self._client: Client = client or connect(
             target.name, target.base_url, connect_s=target.connect_s, ca_file=target.ca_file
         )
         self._stream_types = frozenset(_media(s.stream_type) for s in target.dialect.surfaces)

@@ -161,9 +161,9 @@ class PythonProvider:
         if not self._places.acquire(blocking=False):
             message = f"all {self.threads} threads of {self.name} are busy"
             raise ApiError(Kind.OVERLOADED, message, retry_after_s=1.0, provider=self.name)
-        worker = _Worker(self._stream, flatten(request), self.timeout_s, self._places.release)
+        worker = _Worker(self.name, self._stream, flatten(request), self.timeout_s, self._places.release)
         try:
-            worker.start(f"rivermouth-{self.name}")
+            worker.start()
         except RuntimeError as error:  # the system gives no thread
             self._places.release()
             raise ApiError(Kind.OVERLOADED, str(error), retry_after_s=1.0, provider=self.name) from error
@@ -223,8 +223,14 @@ class _Worker:
     """The thread of one call.  `release` is called, and `ended` returns, when the function has really come back."""
 
     def __init__(
-        self, stream: Stream, messages: list[dict[str, str]], timeout_s: float, release: Callable[[], None]
+        self,
+        provider: str,
+        stream: Stream,
+        messages: list[dict[str, str]],
+        timeout_s: float,
+        release: Callable[[], None],
     ) -> None:
+        self._provider = provider
         self.messages = messages
         self.tokens = AsyncTokenStream(timeout_s)
         self._stream = stream
@@ -232,8 +238,8 @@ class _Worker:
         self._loop = asyncio.get_running_loop()
         self._ended = asyncio.Event()
 
-    def start(self, name: str) -> None:
-        threading.Thread(target=self._run, name=name, daemon=True).start()
+    def start(self) -> None:
+        threading.Thread(target=self._run, name=f"rivermouth-{self._provider}", daemon=True).start()
 
     async def ended(self, within_s: float) -> bool:
         """True when the thread has ended; waits `within_s` for it at most."""
@@ -251,7 +257,7 @@ class _Worker:
             # A copy: what the function does to its messages is its own affair.
             self._hand_over(self._stream([dict(m) for m in self.messages]))
         except BaseException as error:  # not Exception: a bot's sys.exit() would end the thread without a word
-            self.tokens.fail(error if isinstance(error, ApiError) else foreign_error(error))
+            self.tokens.fail(error if isinstance(error, ApiError) else foreign_error(error, self._provider))
         finally:
             self._release()
             self._tell_ended()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from rivermouth.ir.errors import WireError
-from rivermouth.wire.frame import FRAME_CAP_BYTES, Frame
+from rivermouth.wire.frame import FRAME_CAP_BYTES, Frame, nameless
 
 _TOO_LARGE: Final = "a stream line is larger than %d bytes"
 
@@ -53,4 +53,4 @@ def _frames(data: bytes, cap_bytes: int) -> list[Frame]:
     lines = data.split(b"\n")
     if len(data) > cap_bytes and any(len(each) > cap_bytes for each in lines):
         raise WireError(_TOO_LARGE % cap_bytes)
-    return [Frame("", text) for each in lines if (text := each.strip())]
+    return nameless(filter(None, map(bytes.strip, lines)))

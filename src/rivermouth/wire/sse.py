@@ -10,10 +10,13 @@ from __future__ import annotations
 from typing import Final
 
 from rivermouth.ir.errors import WireError
-from rivermouth.wire.frame import FRAME_CAP_BYTES, Frame
+from rivermouth.wire.frame import FRAME_CAP_BYTES, Frame, nameless
 
 KEEP_ALIVE: Final = b": ping\n\n"
 _BOM: Final = b"\xef\xbb\xbf"
+_NAMED: Final = b"event: "
+_PLAIN: Final = b"data: "
+_BETWEEN: Final = b"\n\n" + _PLAIN
 
 
 def event(name: str, data: bytes) -> bytes:
@@ -48,28 +51,21 @@ class SseReader:
         if b"\r" in data:
             self._after_cr = data.endswith(b"\r")
             data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-        fast = self._begun and not self._buffer and len(data) <= self._cap and data.endswith(b"\n\n")
-        blocks = data.split(b"\n\n") if fast else self._cut(data)
-        frames = []
-        for block in blocks:
-            if block[:6] == b"data: " and b"\n" not in block:
-                frames.append(Frame("", block[6:]))
-            elif block:
-                frame = _parse(block)
-                if frame is not None:
-                    frames.append(frame)
-        return frames
+        if self._begun and not self._buffer and len(data) <= self._cap and data.endswith(b"\n\n"):
+            return _frames(data[:-2])
+        whole = self._cut(data)
+        return [] if whole is None else _frames(whole)
 
     def statistics(self) -> dict[str, int]:
         return {"buffered_bytes": len(self._buffer), "cap_bytes": self._cap}
 
-    def _cut(self, data: bytes) -> list[bytes]:
-        """The blocks that are complete now; the rest stays in the buffer."""
+    def _cut(self, data: bytes) -> bytes | None:
+        """The blocks that are complete now, without the blank line after the last; the rest stays in the buffer."""
         buffer = self._buffer
         buffer += data
         if not self._begun:
             if len(buffer) < len(_BOM) and _BOM.startswith(buffer):
-                return []
+                return None
             if buffer.startswith(_BOM):
                 del buffer[: len(_BOM)]
             self._begun = True
@@ -77,29 +73,40 @@ class SseReader:
         end = buffer.rfind(b"\n\n", max(self._scanned - 1, 0))
         if end < 0:
             self._scanned = len(buffer)
-            if len(buffer) > self._cap:
-                _check(buffer, self._cap)
-            return []
+            _check(buffer, self._cap)
+            return None
         whole = bytes(buffer[:end])
         del buffer[: end + 2]
         self._scanned = len(buffer)
-        if len(buffer) > self._cap:
-            _check(buffer, self._cap)
-        blocks = whole.split(b"\n\n")
+        _check(buffer, self._cap)
         if len(whole) > self._cap:
-            for block in blocks:
+            for block in whole.split(b"\n\n"):
                 _check(block, self._cap)
-        return blocks
+        return whole
 
 
 def _check(block: bytes | bytearray, cap_bytes: int) -> None:
     """Blank lines around a block do not count, so that the verdict does not depend on the cuts."""
-    if len(block.strip(b"\n")) > cap_bytes:
+    if len(block) > cap_bytes and len(block.strip(b"\n")) > cap_bytes:
         raise WireError(f"a stream event is larger than {cap_bytes} bytes")
+
+
+def _frames(whole: bytes) -> list[Frame]:
+    """The frames of complete blocks.  Most streams are nothing but blocks of one `data: ` line."""
+    if whole.startswith(_PLAIN):
+        payloads = whole[len(_PLAIN) :].split(_BETWEEN)
+        if whole.count(b"\n") == 2 * (len(payloads) - 1):  # so no payload holds a line end: each is one line
+            return nameless(payloads)
+    found = (_parse(block) for block in whole.split(b"\n\n") if block)
+    return [frame for frame in found if frame is not None]
 
 
 def _parse(block: bytes) -> Frame | None:
     """One block of lines as the standard dispatches it; None when it carries no data."""
+    if block.startswith(_NAMED):
+        head, found, payload = block.partition(b"\n" + _PLAIN)
+        if found and b"\n" not in head and b"\n" not in payload:
+            return Frame(head[len(_NAMED) :].decode("utf-8", "replace"), payload)
     name = ""
     lines: list[bytes] = []
     for line in block.split(b"\n"):

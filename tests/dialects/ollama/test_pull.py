@@ -2,20 +2,21 @@ from __future__ import annotations
 
 import pytest
 
-from rivermouth.dialects.ollama.pull import Progress, PullRequest, Stage, encode_progress, parse_pull
+from rivermouth.dialects.ollama.pull import PullRequest, encode_progress, parse_pull
 from rivermouth.ir.errors import ApiError, Kind
+from rivermouth.local.pull import MANIFEST, SUCCESS, VERIFYING, PullProgress
 from tests.dialects.ollama.case import answer, lines
 
 DIGEST = "sha256:" + "cd" * 32
 
 
-def file(completed: int) -> Progress:
-    return Progress(Stage.FILE, "model.gguf", DIGEST, 100, completed)
+def file(completed: int) -> PullProgress:
+    return PullProgress("pulling model.gguf", "model.gguf", DIGEST, 100, completed)
 
 
 @pytest.mark.promise(13, 24, 25, 26, 27, 28)
 def test_the_lines_of_a_pull() -> None:
-    steps = [Progress(Stage.MANIFEST), file(0), file(40), file(100), Progress(Stage.VERIFY), Progress(Stage.SUCCESS)]
+    steps = [MANIFEST, file(0), file(40), file(100), VERIFYING, SUCCESS]
     line = {"status": "pulling model.gguf", "digest": DIGEST, "total": 100}
     assert lines(b"".join(encode_progress(s, answer()) for s in steps)) == [
         {"status": "pulling manifest"},

@@ -14,7 +14,7 @@ from rivermouth.dialects.ollama.documents import encode_model, encode_models
 from rivermouth.dialects.ollama.embed import encode_embed, parse_embed
 from rivermouth.dialects.ollama.encode import encode_reply
 from rivermouth.dialects.ollama.failure import encode_error
-from rivermouth.dialects.ollama.pull import Progress, Stage, encode_progress
+from rivermouth.dialects.ollama.pull import encode_progress
 from rivermouth.dialects.ollama.request import parse_request
 from rivermouth.ir.errors import ApiError, Kind
 from rivermouth.ir.events import (
@@ -34,6 +34,7 @@ from rivermouth.ir.events import (
 from rivermouth.ir.fold import fold
 from rivermouth.ir.reply import EmbedReply
 from rivermouth.ir.request import Message, Role, Text, Thinking, ToolCall, ToolResult
+from rivermouth.local.pull import MANIFEST, SUCCESS, PullProgress
 from tests.dialects.ollama.case import answer, encode, route
 from tests.dialects.ollama.test_documents import LOCAL, REMOTE
 
@@ -160,7 +161,7 @@ def test_embeddings() -> None:
 
 @pytest.mark.promise(13, 24, 25, 26, 27, 28, 49)
 def test_pull() -> None:
-    steps = [Progress(Stage.MANIFEST), Progress(Stage.FILE, "f", "sha256:ab", 2, 0), Progress(Stage.SUCCESS)]
+    steps = [MANIFEST, PullProgress("pulling f", "f", "sha256:ab", 2, 0), SUCCESS]
     with Case(b"".join(encode_progress(s) for s in steps)) as client:
         seen = [(p.status, p.digest, p.total, p.completed) for p in client.pull("m", stream=True)]
     assert seen == [

@@ -231,9 +231,10 @@ def test_an_assistants_message() -> None:
         Text("y"),
         Refusal("no"),
     )
-    wire = messages(user(), Message(Role.ASSISTANT, parts), results(ToolResult("a", (Text("1"),))))
+    wire = messages(user(), Message(Role.ASSISTANT, parts, "ann"), results(ToolResult("a", (Text("1"),))))
     assert wire[1] == {
         "role": "assistant",
+        "name": "ann",
         "content": "xy",
         "refusal": "no",
         "reasoning_content": "ab",

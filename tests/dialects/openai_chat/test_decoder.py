@@ -237,6 +237,8 @@ def test_a_message_may_stand_for_a_delta() -> None:
 
 @pytest.mark.fault("F19")
 def test_several_calls_in_one_delta_all_survive_with_or_without_an_index() -> None:
+    nameless = calls(call(None, None, "f", "{}"), call(None, None, "f", '{"x":1}'))
+    assert [p.arguments for p in parts_of(nameless, STOP, DONE) if isinstance(p, ToolCall)] == ["{}", '{"x":1}']
     for first, second in ((0, 1), (None, None), (0, 0)):
         both = calls(call(first, "a", "f", "{}"), call(second, "b", "g", '{"x":1}'))
         assert parts_of(both, STOP, DONE) == (ToolCall("a", "f", "{}"), ToolCall("b", "g", '{"x":1}'))
@@ -314,8 +316,9 @@ def test_empty_means_absent() -> None:
 
 
 def test_a_call_that_never_says_its_name_is_a_failure_of_the_upstream() -> None:
-    for end in ([STOP, DONE], [STOP, calls(call(1, None, None, "{}")), DONE]):
-        assert error_of(run(calls(call(0, "c", None, "{}")), *end)).code == "nameless_tool_call"
+    nameless = calls(call(0, "c", None, "{}"))
+    assert error_of(run(nameless, STOP, DONE)).code == "nameless_tool_call"
+    assert error_of(run(chunk({"content": "a"}), STOP, nameless, DONE)).code == "nameless_tool_call"
 
 
 def test_a_free_form_call_reads_as_a_function_of_its_text() -> None:

@@ -71,6 +71,7 @@ def test_every_kind_of_part_of_a_user() -> None:
     assert part(type="file", file={"file_id": "f-1"}) == File(file_id="f-1")
     pdf = {"filename": "a.pdf", "file_data": "data:application/pdf;base64,QUJD"}
     assert part(type="file", file=pdf) == File("application/pdf", "QUJD", name="a.pdf")
+    assert part(type="file", file={"file_data": "https://e.org/a.pdf"}) == File(url="https://e.org/a.pdf")
     assert part(type="file", file={"file_data": "QUJD"}) == File("application/pdf", "QUJD")
     assert part(type="text", text="t", prompt_cache_breakpoint={"mode": "explicit"}) == Text("t")
 

@@ -171,6 +171,7 @@ def test_functions_of_before_2023_are_tools_called_one_at_a_time() -> None:
     assert request.tools == (Tool("f", None, {"type": "object"}),)
     assert request.tool_choice == ToolChoice(Choose.NAMED, "f")
     assert request.parallel_tools is False
+    assert parse(functions=[{"name": "f"}], function_call="none").tool_choice == ToolChoice(Choose.NONE)
 
 
 def test_a_free_form_tool_is_wrapped_and_its_grammar_told() -> None:

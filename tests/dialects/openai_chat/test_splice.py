@@ -53,6 +53,12 @@ def test_members_are_written_as_they_are() -> None:
     assert set_member(b"{}", "a", b"1") == b'{"a":1}'
 
 
+@pytest.mark.parametrize("value", [b"{}", b"3"])
+def test_a_cut_that_would_hit_another_member_is_not_made(value: bytes) -> None:
+    edited = replace_member(b'{"usage" : 1,"x":{"usage":12}}', "usage", value)
+    assert edited == b'{"usage":%b,"x":{"usage":12}}' % value
+
+
 @pytest.mark.parametrize("data", [b"[]", b"{", b""])
 def test_only_objects_have_members(data: bytes) -> None:
     with pytest.raises(WireError):

@@ -53,7 +53,9 @@ def parse_error(status: int, headers: Mapping[str, str], body: bytes) -> ApiErro
 
 
 def _document(error: ApiError) -> bytes:
-    return json.encode({"error": error.message or error.kind.value})
+    """The protocol has no `param`: the text begins with the field, where it does not name it anyway."""
+    text = error.message or error.kind.value
+    return json.encode({"error": f"{error.param}: {text}" if error.param and error.param not in text else text})
 
 
 def _retry_after_s(headers: Mapping[str, str]) -> float | None:

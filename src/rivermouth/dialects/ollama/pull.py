@@ -10,8 +10,7 @@ Clients key their bars on `digest`, so it is the same in all lines of one file, 
 
 from __future__ import annotations
 
-from enum import StrEnum
-from typing import Any, Final
+from typing import Final, Protocol
 
 import msgspec
 
@@ -22,23 +21,17 @@ from rivermouth.ir.errors import ApiError
 from rivermouth.wire import json
 
 
-class Stage(StrEnum):
-    """Where a pull is, in the words of the wire; FILE is completed by the file's name."""
+class Step(Protocol):
+    """Where a pull is: `status` is the line's own; `digest`, `total` and `completed` (bytes) are set on a file's lines."""
 
-    MANIFEST = "pulling manifest"
-    FILE = "pulling"
-    VERIFY = "verifying sha256 digest"
-    SUCCESS = "success"
-
-
-class Progress(msgspec.Struct, frozen=True):
-    """One step.  For `Stage.FILE` all fields are set: the file's name, its "sha256:..." and how much of it is here."""
-
-    stage: Stage
-    file: str = ""
-    digest: str = ""
-    total_bytes: int = 0
-    completed_bytes: int = 0
+    @property
+    def status(self) -> str: ...
+    @property
+    def digest(self) -> str | None: ...
+    @property
+    def total(self) -> int | None: ...
+    @property
+    def completed(self) -> int | None: ...
 
 
 class PullRequest(msgspec.Struct, frozen=True):
@@ -65,19 +58,12 @@ def parse_pull(body: bytes) -> PullRequest:
     return PullRequest(model_name(asked.model, asked.name), asked.stream is not False, bool(asked.insecure))
 
 
-def encode_progress(step: Progress | ApiError, answer: Answer | None = None) -> bytes:
-    """One line of the stream.  An error is the last line, as `Stage.SUCCESS` is.
+def encode_progress(step: Step | ApiError, answer: Answer | None = None) -> bytes:
+    """One line of the stream.  An error is the last line, as "success" is.
 
     Without a stream the answer is the last line alone (an error is then an HTTP error, by `encode_error`).
     """
     if isinstance(step, ApiError):
         return stream_error(step)
-    if step.stage is not Stage.FILE:
-        return json.encode({"status": step.stage.value}) + b"\n"
-    line: dict[str, Any] = {
-        "status": f"{step.stage.value} {step.file}",
-        "digest": step.digest,
-        "total": step.total_bytes,
-        "completed": step.completed_bytes,
-    }
-    return json.encode(line) + b"\n"
+    members = {name: getattr(step, name) for name in ("status", "digest", "total", "completed")}
+    return json.encode({name: value for name, value in members.items() if value is not None}) + b"\n"

@@ -166,11 +166,7 @@ class Decoder:
             return
         head, tail = parts
         index, kind, _ = found
-        try:
-            probe = _decode(_chunk, head + PROBE + tail)
-        except WireError:
-            return
-        if _plain_text(probe) == (index, kind, PROBE_TEXT):
+        if _plain_text(_decode(_chunk, head + PROBE + tail)) == (index, kind, PROBE_TEXT):
             self._head, self._tail = head, tail
             self._plain = (self._choices[index], kind)
 

@@ -73,10 +73,11 @@ TYPE_KINDS: Final[dict[str, Kind]] = {
 }
 
 MESSAGE_CHARS: Final = 2000
+# Whatever begins like this vendor's keys is one.  Others have a digit, or the stars of one who masked it badly; words like "bearer authentication" have neither.
 _SECRET: Final = re.compile(
-    r"(?i)(bearer\s+)[^\s\"',;]{6,}"
-    r"|\b((?:sk|pk|rk|gsk|hf|xai|nvapi|api|key)[-_]|AIza)[\w*.\-]{6,}"
-    r"|(api[ _-]?key[\"']?(?:\s+provided)?\s*[:=]\s*[\"']?)[^\s\"',;]{6,}"
+    r"(?i)\b(sk-)[\w*.\-]{4,}"
+    r"|(?:(bearer\s+)|\b((?:pk|rk|gsk|hf|xai|nvapi)[-_]|AIza)"
+    r"|(api[ _-]?key[\"']?(?:\s+provided)?\s*[:=]\s*[\"']?))(?=[^\s\"',;]*[\d*])[^\s\"',;]{6,}"
 )
 _TOO_LONG: Final = re.compile(
     r"(?i)maximum context length|context (?:window|size|length)|exceed_context_size|prompt is too long"
@@ -157,7 +158,7 @@ def retry_after_s(headers: Mapping[str, str]) -> float | None:
 def mask(text: str) -> str:
     """The text on one line, of bounded length, with everything that looks like a key left out (F36)."""
     short = _CONTROL.sub(" ", text[:MESSAGE_CHARS]).strip()
-    return _SECRET.sub(lambda found: f"{found[1] or found[2] or found[3]}***", short)
+    return _SECRET.sub(lambda found: f"{found[found.lastindex or 0]}***", short)
 
 
 def _kind(code: str | None, word: Any, kind_word: Any, status: int | None) -> Kind:

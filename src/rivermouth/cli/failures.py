@@ -1,0 +1,42 @@
+"""The command line's one seam: the exceptions that a command may end with, as a sentence and an exit code."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from rivermouth.cli.term import Exit, say
+from rivermouth.ir.errors import ApiError, Kind
+from rivermouth.store.datadir import DataDirBusy
+from rivermouth.store.port import StoreError
+
+EXPECTED: Final[tuple[type[Exception], ...]] = (ApiError, DataDirBusy, StoreError)
+
+OF_KIND: Final[dict[Kind, Exit]] = {
+    Kind.INVALID_REQUEST: Exit.FAILED,
+    Kind.AUTHENTICATION: Exit.FAILED,
+    Kind.PERMISSION: Exit.FAILED,
+    Kind.NOT_FOUND: Exit.NOT_FOUND,
+    Kind.TOO_LARGE: Exit.FAILED,
+    Kind.RATE_LIMITED: Exit.FAILED,
+    Kind.OVERLOADED: Exit.FAILED,
+    Kind.TIMEOUT: Exit.FAILED,
+    Kind.NETWORK: Exit.UNREACHABLE,
+    Kind.UPSTREAM: Exit.FAILED,
+    Kind.TRUNCATED: Exit.FAILED,
+    Kind.CONTENT_FILTERED: Exit.FAILED,
+    Kind.CANCELLED: Exit.INTERRUPTED,
+    Kind.INTERNAL: Exit.FAILED,
+}
+
+
+def exit_of(error: Exception) -> Exit:
+    """The code that says what kind of failure it was."""
+    if isinstance(error, ApiError):
+        return OF_KIND[error.kind]
+    return Exit.BUSY if isinstance(error, DataDirBusy) else Exit.FAILED
+
+
+def tell(error: Exception) -> Exit:
+    """Says why, and returns the code to leave with."""
+    say(f"rivermouth: {error}")
+    return exit_of(error)

@@ -1,0 +1,90 @@
+"""`rivermouth list`, `show`, `rm`, `cp`: the models on this machine, whether or not a server runs."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from rivermouth.cli.places import data_of
+from rivermouth.cli.term import emit, printable, say, show, table
+from rivermouth.cli.words import ago, moment, size
+from rivermouth.local.registry import Model, Registry
+from rivermouth.local.support import parameters_label
+
+NS = 1_000_000_000
+
+
+def registry_of(data_dir: Path | None, config_file: Path | None) -> Registry:
+    """The models of the data directory."""
+    return Registry(data_of(data_dir, config_file).path / "models")
+
+
+def listed(data_dir: Path | None, config_file: Path | None, *, as_json: bool) -> None:
+    """All models, one line each."""
+    found = registry_of(data_dir, config_file).scan()
+    for problem in found.problems:
+        say(f"passed over {problem}")
+    if as_json:
+        emit([document(model) for model in found.models])
+        return
+    if not found.models:
+        say("There is no local model.  To get a small one: rivermouth pull smollm2:135m")
+        return
+    now_s = time.time()
+    titles = ("NAME", "SIZE", "PARAMETERS", "QUANTIZATION", "ID", "PULLED")
+    show(table(titles, (_row(model, now_s) for model in found.models)))
+
+
+def shown(name: str, data_dir: Path | None, config_file: Path | None, *, as_json: bool) -> None:
+    """Everything that is known of one model.  Raises `ApiError` (not_found)."""
+    model = registry_of(data_dir, config_file).get(name)
+    if as_json:
+        emit(document(model))
+        return
+    of = model.manifest
+    facts = {
+        "name": str(model.name),
+        "architecture": of.architecture,
+        "parameters": parameters_label(of.parameters),
+        "quantization": of.quantization,
+        "context": f"{of.context_tokens} tokens",
+        "size": size(of.size_bytes),
+        "template": "yes" if of.template else "none: prompts get role prefixes",
+        "licence": of.license or "not said",
+        "attribution": of.attribution or "",
+        "source": of.source or "",
+        "pulled": moment(of.created * NS),
+        "digest": of.digest,
+        "file": str(model.path),
+    }
+    show("\n".join(f"{key:<13} {printable(text)}" for key, text in facts.items() if text))
+
+
+def removed(names: list[str], data_dir: Path | None, config_file: Path | None) -> None:
+    """Takes the names away, and each file that no other name needs.  Raises `ApiError` (not_found)."""
+    registry = registry_of(data_dir, config_file)
+    for name in names:
+        gone = registry.delete(name)
+        kept = " (another name still uses its file)" if gone.path.exists() else ""
+        say(f"removed {gone.name}{kept}")
+
+
+def copied(source: str, target: str, data_dir: Path | None, config_file: Path | None) -> None:
+    """A second name for the same file.  Raises `ApiError` (not_found)."""
+    model = registry_of(data_dir, config_file).copy(source, target)
+    say(f"{model.name} is {source}")
+
+
+def document(model: Model) -> dict[str, Any]:
+    """A model for a program: its manifest, its name, and where its file is."""
+    return {"name": str(model.name), "path": str(model.path), **msgspec.structs.asdict(model.manifest)}
+
+
+def _row(model: Model, now_s: float) -> tuple[str, ...]:
+    of = model.manifest
+    digest = of.digest.removeprefix("sha256:")[:12]
+    label = parameters_label(of.parameters)
+    return (str(model.name), size(of.size_bytes), label, of.quantization, digest, ago(of.created, now_s))

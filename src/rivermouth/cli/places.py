@@ -1,0 +1,90 @@
+"""Where a command finds its configuration, its data directory, and a server that runs.
+
+A server writes its address into its data directory when it takes connections, and removes it when it stops, so that
+the other commands find it on whatever port it is.  The file only says where to ask: a killed server leaves it behind,
+and whoever does not answer there as a Rivermouth is not one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from rivermouth.cli.term import Exit, fail
+
+if TYPE_CHECKING:
+    from rivermouth.cli.client import Client
+    from rivermouth.config import Config
+    from rivermouth.store.datadir import DataDir
+
+CONFIG_FILE: Final = "rivermouth.toml"
+ADDRESS_FILE: Final = "server.url"
+WILDCARDS: Final = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S104 - what to call, not to bind
+
+
+def config_path(option: Path | None) -> Path | None:
+    """The file asked for, else the one in this directory, else none."""
+    default = Path(CONFIG_FILE)
+    return option or (default if default.is_file() else None)
+
+
+def configured(option: Path | None, *, host: str | None = None, port: int | None = None) -> Config:
+    """The configuration of the file, the environment and the command line; exits with every problem it has."""
+    from rivermouth.config import ConfigError, load, override
+    from rivermouth.dialects import discover
+
+    try:
+        return override(load(config_path(option), os.environ, frozenset(discover())), host=host, port=port)
+    except ConfigError as error:
+        fail(str(error), Exit.CONFIG)
+
+
+def data_of(option: Path | None, config_option: Path | None = None, config: Config | None = None) -> DataDir:
+    """The data directory: the option's, else the environment's, else the configuration's, else the platform's.
+
+    The configuration is read only when its word counts: a broken file does not keep anyone from their models.
+    """
+    from rivermouth.store.datadir import ENVIRONMENT, DataDir
+
+    said = option or os.environ.get(ENVIRONMENT)
+    if config is None and not said and config_path(config_option) is not None:
+        config = configured(config_option)
+    try:
+        return DataDir.locate(option, os.environ, config.data_dir if config is not None else None)
+    except OSError as error:
+        fail(f"the data directory cannot be used: {error.filename}: {error.strerror}", Exit.FAILED)
+
+
+@contextmanager
+def announced(data: DataDir, url: str) -> Iterator[None]:
+    """The address stands in the data directory for as long as this lasts."""
+    file = data.path / ADDRESS_FILE
+    file.write_text(url + "\n", encoding="ascii")
+    try:
+        yield
+    finally:
+        file.unlink(missing_ok=True)
+
+
+def addresses(config: Config, data: DataDir) -> list[str]:
+    """Where a server may answer: at the address it announced, at the configured one."""
+    found = []
+    file = data.path / ADDRESS_FILE
+    if file.is_file():
+        found.append(file.read_text(encoding="ascii", errors="replace").strip())
+    host = WILDCARDS.get(config.server.host, config.server.host)
+    shown = f"[{host}]" if ":" in host else host
+    found.append(f"http://{shown}:{config.server.port}{config.http.base_path}")
+    return list(dict.fromkeys(url for url in found if url))
+
+
+def running(config: Config, data: DataDir) -> Client | None:
+    """A client of the server that answers at one of those addresses, with the configured key; None when none does."""
+    from rivermouth.cli.client import Client
+
+    key = config.server.keys[0] if config.server.keys else None
+    clients = (Client(url, key) for url in addresses(config, data))
+    return next((client for client in clients if client.health() is not None), None)

@@ -1,0 +1,110 @@
+"""The engine process's round, with a fake engine: what is seen between two steps."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import cast
+
+import pytest
+
+from rivermouth.local.child import STEP_TOKENS, Commands, Engine, serve
+from rivermouth.local.protocol import Began, Cancel, Command, Delta, Done, Generate, Word
+
+
+def done(identity: int, reason: str) -> Done:
+    return Done(id=identity, reason=reason, prompt_tokens=1, output_tokens=1, prompt_ns=1, output_ns=1)
+
+
+class FakeEngine:
+    """Says one word a step for each live generation; writes down what it was told to do."""
+
+    def __init__(self) -> None:
+        self.live: list[int] = []
+        self.log: list[str] = []
+
+    @property
+    def idle(self) -> bool:
+        return not self.live
+
+    def admit(self, wanted: Generate) -> Began:
+        self.live.append(wanted.id)
+        self.log.append(f"admit {wanted.id}")
+        return Began(wanted.id, 1)
+
+    def cancel(self, identity: int) -> Done | None:
+        self.log.append(f"cancel {identity}")
+        if identity not in self.live:
+            return None
+        self.live.remove(identity)
+        return done(identity, "cancelled")
+
+    def step(self) -> list[Word]:
+        self.log.append(f"step {self.live}")
+        return [Delta(identity, "x") for identity in self.live]
+
+    def release(self) -> None:
+        self.log.append("release")
+
+
+class FakeCommands:
+    """Gives out what is scripted, one round at a time, then the end of stdin."""
+
+    def __init__(self, *rounds: list[Command]) -> None:
+        self.rounds = list(rounds)
+        self.waits: list[bool] = []
+
+    def take(self, *, wait: bool) -> list[Command] | None:
+        self.waits.append(wait)
+        return self.rounds.pop(0) if self.rounds else None
+
+
+def generate(identity: int) -> Generate:
+    return Generate(id=identity, prompt="x", context_tokens=8)
+
+
+def run(engine: FakeEngine, commands: FakeCommands, early: list[Command]) -> list[list[Word]]:
+    sent: list[list[Word]] = []
+    serve(cast("Engine", engine), cast("Commands", commands), early, sent.append)
+    return sent
+
+
+@pytest.mark.promise(35)
+def test_a_cancel_is_seen_before_the_next_step() -> None:
+    engine = FakeEngine()
+    commands = FakeCommands([], [generate(2)], [Cancel(1)], [])
+    sent = run(engine, commands, [generate(1)])
+    assert engine.log == [
+        "admit 1",
+        "step [1]",
+        "step [1]",
+        "admit 2",
+        "step [1, 2]",
+        "cancel 1",
+        "step [2]",
+        "step [2]",
+    ]
+    assert sent[5] == [done(1, "cancelled")]
+    assert all(word.id != 1 for words in sent[6:] for word in words)  # type: ignore[union-attr]
+
+
+@pytest.mark.promise(35)
+def test_a_prompt_is_read_in_chunks_between_which_a_cancel_is_seen() -> None:
+    assert STEP_TOKENS == 256
+
+
+def test_it_waits_only_when_there_is_nothing_to_do() -> None:
+    engine = FakeEngine()
+    commands = FakeCommands([generate(1)], [Cancel(1)], [Cancel(1)])
+    run(engine, commands, [])
+    assert commands.waits == [True, False, True, True]
+    assert engine.log == ["release", "admit 1", "step [1]", "cancel 1", "release", "cancel 1", "release"]
+
+
+def test_the_engine_s_telemetry_is_not_loaded() -> None:
+    program = (
+        "import sys; from rivermouth.local.child import _import_engine; _import_engine();"
+        "print([n for n, m in sys.modules.items() if n.startswith('openvino_telemetry') and m is not None])"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, text=True)
+    assert ran.stdout.strip() == "[]"

@@ -1,0 +1,130 @@
+"""The servers of this folder, each started once: `back` does the work, `front` passes on to it, `keyed` wants a key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import anthropic
+import ollama
+import openai
+import pytest
+
+from rivermouth.local.registry import Registry
+from tests.local.asking import install
+from tests.promises import ROOT
+from tests.running import running
+from tests.sdk.cutter import Cutter
+from tests.sdk.served import Served
+from tests.tiny_gguf import build
+
+BODY_LIMIT_BYTES: Final = 1024 * 1024
+KEY: Final = "river-key-1"
+
+BACK: Final = f"""
+[http]
+body_limit_bytes = {BODY_LIMIT_BYTES}
+[resilience]
+retries = 0
+cooldown = false
+[providers.led]
+python = "tests.sdk.bots:led"
+[providers.parrot]
+python = "tests.sdk.bots:parrot"
+[endpoints.eu]
+provider = "scripted"
+model = "scripted"
+version = "2026-11"
+region = "eu-west"
+sovereignty = "eu-resident"
+retention = "none"
+price = {{ input = 1000000.0, output = 2000000.0, currency = "EUR" }}
+[models.governed]
+endpoints = ["eu"]
+"""
+
+KEYED: Final = 'server.keys = ["env:TEST_KEY"]\n'
+
+UPSTREAMS: Final = {"openai": ("openai_chat", "v1"), "anthropic": ("anthropic", "v1"), "ollama": ("ollama", "api")}
+
+
+def provider(name: str, upstream: str, base: str) -> str:
+    """A provider's table: the other server, in one of its dialects."""
+    dialect, path = UPSTREAMS[upstream]
+    return f'[providers.{name}]\ndialect = "{dialect}"\nbase_url = "{base}/{path}"\n'
+
+
+@contextmanager
+def served(folder: Path, config: str, *, scripted: bool = True, env: dict[str, str] | None = None) -> Iterator[Served]:
+    with running(folder, config, scripted=scripted, env={"PYTHONPATH": str(ROOT), **(env or {})}) as server:
+        seen = Served(server)
+        try:
+            yield seen
+        finally:
+            seen.dispose()
+
+
+@pytest.fixture(scope="session")
+def back(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """The scripted models, two generators, and two tiny local models: one with a chat template, one without."""
+    folder = tmp_path_factory.mktemp("back")
+    registry = Registry(folder / "data" / "models")
+    install(registry, "tiny", build(folder / "tiny.gguf"))
+    install(registry, "plain", build(folder / "plain.gguf", template=None))
+    with served(folder, BACK) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def keyed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A server that demands KEY."""
+    with served(tmp_path_factory.mktemp("keyed"), KEYED, env={"TEST_KEY": KEY}) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def cutter(back: Served) -> Iterator[Cutter]:
+    """Passes everything on to `back`, but only the beginning of its answers."""
+    with Cutter(back.port) as between:
+        yield between
+
+
+@pytest.fixture(scope="session")
+def front(tmp_path_factory: pytest.TempPathFactory, back: Served, cutter: Cutter) -> Iterator[Served]:
+    """A server whose models are those of `back`, by each dialect; and once more with a wire that is cut."""
+    config = "[resilience]\nretries = 0\ncooldown = false\n"
+    for upstream in UPSTREAMS:
+        config += provider(f"via-{upstream}", upstream, back.url)
+        for how in ("ended", "torn"):
+            config += provider(f"{how}-{upstream}", upstream, f"{cutter.url}/{how}")
+    with served(tmp_path_factory.mktemp("front"), config, scripted=False) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def openai_sdk(back: Served) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(base_url=f"{back.url}/v1", api_key="any", max_retries=0) as sdk:
+        yield sdk
+
+
+@pytest.fixture(scope="session")
+def anthropic_sdk(back: Served) -> Iterator[anthropic.Anthropic]:
+    with anthropic.Anthropic(base_url=back.url, api_key="any", max_retries=0) as sdk:
+        yield sdk
+
+
+@pytest.fixture(scope="session")
+def ollama_sdk(back: Served) -> Iterator[ollama.Client]:
+    with ollama.Client(host=back.url) as sdk:
+        yield sdk
+
+
+@pytest.fixture(autouse=True)
+def nothing_runs_on(request: pytest.FixtureRequest) -> Iterator[None]:
+    """No test leaves a call behind."""
+    yield
+    for name in ("front", "back"):
+        if name in request.fixturenames:
+            request.getfixturevalue(name).idle()

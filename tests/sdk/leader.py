@@ -1,0 +1,54 @@
+"""The test's end of the line to the generator `bots.led`: what it says, the generator yields, one piece for each line."""
+
+from __future__ import annotations
+
+import socket
+from types import TracebackType
+from typing import Self
+
+from tests.sdk.served import DEADLINE_S
+
+
+class Leader:
+    """Listens on a port of its own; `port` goes into the message, `met` waits for the generator."""
+
+    def __init__(self) -> None:
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener.settimeout(DEADLINE_S)
+        self._line: socket.socket | None = None
+
+    @property
+    def port(self) -> str:
+        return str(self._listener.getsockname()[1])
+
+    def say(self, piece: str) -> None:
+        """The generator yields this next."""
+        self._met().sendall(piece.encode() + b"\n")
+
+    def end(self) -> None:
+        """The generator returns."""
+        self._met().shutdown(socket.SHUT_WR)
+
+    def meet(self) -> None:
+        """Returns when the generator runs."""
+        self._met()
+
+    def gone(self) -> bool:
+        """Waits for the generator's own close, which its `with` does however it ends."""
+        return self._met().recv(1) == b""
+
+    def _met(self) -> socket.socket:
+        if self._line is None:
+            self._line, _ = self._listener.accept()
+            self._line.settimeout(DEADLINE_S)
+        return self._line
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._listener.close()
+        if self._line is not None:
+            self._line.close()
