@@ -176,6 +176,23 @@ class EndedCall(Protocol):
     def attempts(self) -> Sequence[EndedAttempt]: ...
 
 
+class Labelled:
+    """A metric's children by their labels; looking one up in the metric itself is dearer than counting.
+
+    Bounded, as the labels are.
+    """
+
+    def __init__(self, metric: Any) -> None:
+        self._metric = metric
+        self._children: dict[tuple[str, ...], Any] = {}
+
+    def __call__(self, *labels: str) -> Any:
+        child = self._children.get(labels)
+        if child is None:
+            child = self._children[labels] = self._metric.labels(*labels)
+        return child
+
+
 class Metrics:
     """Counts and times of one server.  `models` and `providers` are the names that may stand in labels."""
 
@@ -186,21 +203,27 @@ class Metrics:
         if process:
             ProcessCollector(registry=self.registry)
         new: dict[str, Any] = {"namespace": "rivermouth", "registry": self.registry}
-        self._calls = Counter("calls", "Calls that ended.", ("dialect", "model", "status", "kind"), **new)
+        self._calls = Labelled(Counter("calls", "Calls that ended.", ("dialect", "model", "status", "kind"), **new))
         self._inflight = Gauge("calls_inflight", "Calls that run now.", **new)
-        self._attempts = Counter("attempts", "Attempts at providers that ended.", ("provider", "outcome"), **new)
-        self._first_token = Histogram(
-            "first_token_seconds",
-            "From a call's start to its first content.",
-            ("dialect",),
-            buckets=FIRST_TOKEN_S,
-            **new,
+        self._attempts = Labelled(
+            Counter("attempts", "Attempts at providers that ended.", ("provider", "outcome"), **new)
         )
-        self._duration = Histogram(
-            "call_duration_seconds", "From a call's start to its end.", ("dialect",), buckets=DURATION_S, **new
+        self._first_token = Labelled(
+            Histogram(
+                "first_token_seconds",
+                "From a call's start to its first content.",
+                ("dialect",),
+                buckets=FIRST_TOKEN_S,
+                **new,
+            )
         )
-        self._tokens = Counter("tokens", "Tokens of calls that ended.", ("model", "direction"), **new)
-        self._chunks = Counter("chunks", "Content events sent to clients.", ("dialect",), **new)
+        self._duration = Labelled(
+            Histogram(
+                "call_duration_seconds", "From a call's start to its end.", ("dialect",), buckets=DURATION_S, **new
+            )
+        )
+        self._tokens = Labelled(Counter("tokens", "Tokens of calls that ended.", ("model", "direction"), **new))
+        self._chunks = Labelled(Counter("chunks", "Content events sent to clients.", ("dialect",), **new))
         self._loop_lag = Gauge("event_loop_lag_seconds", "The loop's worst recent lateness.", **new)
 
     def allow(self, models: Iterable[str], providers: Iterable[str]) -> None:
@@ -215,17 +238,17 @@ class Metrics:
     def ended(self, call: EndedCall) -> None:
         """Count a call and its attempts: once for each final record.  None is not counted, 0 is (F29)."""
         model = _bounded(call.model_asked, self._models)
-        self._calls.labels(call.dialect, model, _word(call.status), _word(call.kind)).inc()
-        self._chunks.labels(call.dialect).inc(call.chunks)
+        self._calls(call.dialect, model, _word(call.status), _word(call.kind)).inc()
+        self._chunks(call.dialect).inc(call.chunks)
         if call.ended_ns is not None:
-            self._duration.labels(call.dialect).observe(call.ended_ns / NS)
+            self._duration(call.dialect).observe(call.ended_ns / NS)
         if call.first_token_ns is not None:
-            self._first_token.labels(call.dialect).observe(call.first_token_ns / NS)
+            self._first_token(call.dialect).observe(call.first_token_ns / NS)
         for direction, count in (("input", call.input_tokens), ("output", call.output_tokens)):
             if count is not None:
-                self._tokens.labels(model, direction).inc(count)
+                self._tokens(model, direction).inc(count)
         for attempt in call.attempts:
-            self._attempts.labels(_bounded(attempt.provider, self._providers), _word(attempt.outcome)).inc()
+            self._attempts(_bounded(attempt.provider, self._providers), _word(attempt.outcome)).inc()
 
     def loop_lag(self, lag_s: float) -> None:
         self._loop_lag.set(lag_s)

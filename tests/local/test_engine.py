@@ -277,7 +277,7 @@ async def test_every_schema_that_passes_is_known_to_the_engine(local: LocalProvi
     first = pid_of(local, "tiny")
     for schema in GOOD_SCHEMAS:
         wanted = ResponseFormat(Format.JSON_SCHEMA, schema=schema)
-        assert text_of(await ask(local, "tiny", asking(response_format=wanted, max_tokens=4)))
+        assert text_of(await ask(local, "tiny", asking(response_format=wanted, max_tokens=4))), schema
     assert pid_of(local, "tiny") == first
 
 

@@ -24,7 +24,7 @@ from rivermouth.ir.request import (
 from rivermouth.local.prompt import PREFIXES, raw_prompt, role_prefixed, turns_of
 from rivermouth.local.protocol import Decoding, Turn
 from rivermouth.local.sampling import IGNORED, SEEDS, decoding_of
-from rivermouth.local.schema import KEYWORDS, schema_text
+from rivermouth.local.schema import schema_text
 
 SEED = 1234
 
@@ -132,48 +132,83 @@ def test_a_raw_prompt_is_the_text() -> None:
 
 GOOD_SCHEMAS: list[dict[str, Any]] = [
     {},
-    {"type": "object", "properties": {"a": {"type": "string", "minLength": 1, "maxLength": 5}}, "required": ["a"]},
-    {"type": ["string", "null"], "title": "t", "description": "d", "default": None},
-    {"$defs": {"n": {"type": "integer", "minimum": 0, "maximum": 9}}, "type": "array", "items": {"$ref": "#/$defs/n"}},
-    {"anyOf": [{"const": 1}, {"enum": ["a", 2, None]}]},
-    {"type": "string", "pattern": "^[a-z]+$"},
+    {"type": "object"},
+    {"type": "object", "properties": {"a": {"type": "string"}, "é 漢.$ref/b": {}}, "required": ["a"]},
+    {"type": "object", "properties": {"a": {"const": 1}}, "required": ["a"], "additionalProperties": False},
     {"type": "object", "additionalProperties": {"type": "number"}},
-    {"type": "array", "prefixItems": [{"type": "boolean"}], "items": False},
-    {"type": "array", "items": {"type": "integer"}, "minItems": 1, "maxItems": 3},
     {"type": "object", "properties": {"a": {"$ref": "#"}}},
-    {"oneOf": [{"type": "integer", "exclusiveMinimum": 0, "exclusiveMaximum": 5}, {"type": "number", "maximum": 1.5}]},
-    {"allOf": [{"type": "object", "properties": {"a": {"type": "null"}}}]},
+    {"type": "object", "properties": {"a": True}, "additionalProperties": True},
+    {"type": ["string", "null"], "title": "t", "description": "d", "default": None},
+    {"type": ["integer", "null"], "minimum": 5, "maximum": 7},
+    {"type": ["object", "array"], "properties": {"a": {}}, "items": {"type": "boolean"}},
+    {"$defs": {"n": {"type": "integer", "minimum": 0, "maximum": 9}}, "type": "array", "items": {"$ref": "#/$defs/n"}},
     {"definitions": {"x": {"type": "boolean"}}, "$ref": "#/definitions/x", "$comment": "c", "examples": [True]},
-    {"type": "string", "pattern": "[0-9]{3}(-|\\.)(a|b)*"},
-    {"type": "object", "properties": {"a": True}, "required": ["a", "b"], "additionalProperties": True},
-    {"type": "string", "minLength": 5, "maxLength": 2},
-    {"type": "integer", "minimum": 5, "maximum": 2},
-    {"type": "array", "minItems": 5, "maxItems": 2},
-    {"anyOf": [True, False]},
-    {"enum": [{"a": [1]}, '"\n']},
+    {"anyOf": [{"const": 1}, {"enum": ["a", 2, None]}], "description": "d"},
+    {"oneOf": [{"type": "integer", "exclusiveMinimum": 0, "exclusiveMaximum": 2}, {"type": "null"}]},
+    {"allOf": [{"type": "object", "properties": {"a": {"type": "null"}}}]},
+    {"type": "integer", "minimum": -(10**15), "maximum": 10**15},
+    {"type": "array"},
+    {"type": "array", "items": {"type": "integer"}, "minItems": 1, "maxItems": 3},
+    {"type": "array", "items": {"const": 1}, "minItems": 10_000},
+    {"type": "array", "prefixItems": [{"type": "boolean"}], "items": False, "minItems": 1},
+    {"type": "array", "prefixItems": [{"const": 1}], "items": {"const": 3}, "minItems": 2, "maxItems": 3},
+    {"type": "array", "items": {}, "maxItems": 0},
+    {"type": "string", "format": "date-time"},
+    {"type": "string", "enum": ["a", '"\\\n\u0000']},
+    {"enum": [{"a": [1]}, "\u2028"]},
     {"const": {"b": None}},
 ]
 BAD_SCHEMAS: list[Any] = [
+    3,
+    False,
     {"type": "nonsense"},
     {"type": []},
     {"type": 3},
-    {"properties": []},
-    {"properties": {"a": 1}},
-    {"items": "x"},
+    {"type": "object", "properties": []},
+    {"type": "object", "properties": {"a": 1}},
+    {"type": "object", "properties": {"a": False}},
+    {"type": "object", "properties": {'a"b': {}}},
+    {"type": "object", "properties": {"a\nb": {}}},
+    {"type": "object", "properties": {"a\\b": {}}},
+    {"type": "object", "properties": {"a": {}}, "required": ["b"]},
+    {"type": "object", "required": "a"},
+    {"type": "object", "additionalProperties": 1},
+    {"properties": {"a": {}}},
+    {"items": {}},
+    {"minimum": 0},
+    {"type": "array", "items": "x"},
+    {"type": "array", "prefixItems": {}},
+    {"type": "array", "prefixItems": [{}, {}], "maxItems": 1},
+    {"type": "array", "prefixItems": [{}], "items": False, "minItems": 2},
+    {"type": "array", "minItems": 1},
+    {"type": "array", "items": {}, "minItems": -1},
+    {"type": "array", "items": {}, "minItems": True},
+    {"type": "array", "items": {}, "minItems": 5, "maxItems": 2},
+    {"type": "array", "items": {}, "maxItems": 1_000_000},
+    {"type": "integer", "minimum": "0"},
+    {"type": "integer", "minimum": 0.5},
+    {"type": "integer", "minimum": 5, "maximum": 2},
+    {"type": "integer", "exclusiveMinimum": 0, "exclusiveMaximum": 1},
+    {"type": "integer", "minimum": 10**16},
+    {"type": "integer", "multipleOf": 2},
+    {"type": "number", "minimum": 0},
+    {"type": "string", "minLength": 1},
+    {"type": "string", "pattern": "a"},
+    {"type": "string", "format": "uri"},
     {"anyOf": []},
+    {"anyOf": [True, False]},
+    {"anyOf": [{}], "type": "object"},
+    {"allOf": [{}, {}]},
     {"enum": []},
-    {"required": "a"},
-    {"minItems": -1},
-    {"minLength": True},
-    {"minimum": "0"},
-    {"pattern": "("},
-    {"pattern": "(?=a)b"},
-    {"pattern": r"(a)\1"},
+    {"const": 1, "minimum": 0},
     {"$ref": "#/$defs/none"},
     {"$ref": "other.json"},
+    {"$ref": "#/properties/here"},
+    {"$ref": "#", "type": "object"},
+    {"$ref": 1},
     {"not": {}},
     {"if": {}, "then": {}},
-    {"unevaluatedProperties": False},
+    {"type": "object", "unevaluatedProperties": False},
 ]
 
 
@@ -191,10 +226,23 @@ def test_unknown_schemas_are_refused_where_they_are_wrong(schema: dict[str, Any]
     assert refused.value.code == "unsupported_schema"
 
 
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"$ref": "#"},
+        {"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"},
+        {"$defs": {"a": {"$ref": "#/$defs/a"}}},
+    ],
+)
+def test_a_reference_that_says_nothing_is_refused(schema: dict[str, Any]) -> None:
+    with pytest.raises(ApiError, match="itself"):
+        schema_text(ResponseFormat(Format.JSON_SCHEMA, schema=schema))
+
+
 def test_a_schema_too_deep_is_refused() -> None:
     schema: dict[str, Any] = {}
     for _ in range(60):
-        schema = {"items": schema}
+        schema = {"type": "array", "items": schema}
     with pytest.raises(ApiError, match="deep"):
         schema_text(ResponseFormat(Format.JSON_SCHEMA, schema=schema))
 
@@ -203,4 +251,3 @@ def test_free_text_and_any_object() -> None:
     assert schema_text(None) is None
     assert schema_text(ResponseFormat(Format.TEXT)) is None
     assert schema_text(ResponseFormat(Format.JSON)) == '{"type":"object"}'
-    assert "type" in KEYWORDS

@@ -324,12 +324,10 @@ class TestErrors:
     @pytest.mark.fault("F10", "F11", "F14")
     def test_an_error_in_the_stream(self, openai_sdk: openai.OpenAI) -> None:
         chunks: list[Any] = []
-        with pytest.raises(openai.APIError) as raised:
-            chunks += openai_sdk.chat.completions.create(model="scripted-error", messages=HI, stream=True)
-        assert raised.value.code == "upstream_error"
         stream = openai_sdk.chat.completions.create(model="scripted-error", messages=HI, stream=True)
-        with pytest.raises(openai.APIError):
+        with pytest.raises(openai.APIError) as raised:
             chunks.extend(stream)
+        assert raised.value.code == "upstream_error"
         assert text_of(chunks) == 'You said: "Hi". This is'
         assert {c.choices[0].finish_reason for c in chunks} == {None}
         with pytest.raises(openai.InternalServerError):

@@ -1,11 +1,11 @@
 """The command line.  Every command imports what it needs when it runs, so `rivermouth list` starts at once.
 
-    app                      the verbs and their options, and nothing else
-    serve pull models ps     one module for each command, or for a family of small ones
-    chat calls doctor demo
-    places, client           where a command finds its configuration, its data and a running server; how it asks one
-    serving, embedded        a server in this thread, and one in another
-    term, words              how the command line speaks
+app                      the verbs and their options, and nothing else
+serve pull models ps     one module for each command, or for a family of small ones
+chat calls doctor demo
+places, client           where a command finds its configuration, its data and a running server; how it asks one
+serving, embedded        a server in this thread, and one in another
+term, words              how the command line speaks
 """
 
 from __future__ import annotations

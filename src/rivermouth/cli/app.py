@@ -1,4 +1,4 @@
-"""The verbs of `rivermouth`, with their options.  What they do is in the module of the same name."""
+"""The verbs of `rivermouth`, with their options.  What they do is in the modules beside this one."""
 
 from __future__ import annotations
 
@@ -7,13 +7,29 @@ from typing import Annotated
 
 import typer
 
+from rivermouth.cli.term import EXIT_CODES
+
 app = typer.Typer(
     name="rivermouth",
     help="A streaming LLM server: any provider or a local model, behind the API your application already speaks.",
+    epilog=EXIT_CODES,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+calls_app = typer.Typer(help="What happened: the calls, newest first.", invoke_without_command=True)
+app.add_typer(calls_app, name="calls")
+
+Config = Annotated[Path | None, typer.Option("--config", help="rivermouth.toml; default: the one here, if any.")]
+Data = Annotated[
+    Path | None, typer.Option("--data-dir", help="Where models and records are kept; else $RIVERMOUTH_DATA.")
+]
+Json = Annotated[bool, typer.Option("--json", help="For programs, on stdout.")]
+Url = Annotated[str | None, typer.Option("--url", help="The server to ask, as in http://127.0.0.1:8080.")]
+Key = Annotated[
+    str | None, typer.Option("--api-key", envvar="RIVERMOUTH_API_KEY", help="A key of that server.", show_envvar=True)
+]
+Host = Annotated[str | None, typer.Option(help="Address to bind; default 127.0.0.1.")]
 
 
 def _version(wanted: bool) -> None:
@@ -31,16 +47,12 @@ def rivermouth(
     """One address in front of every model."""
 
 
-ConfigOption = Annotated[Path | None, typer.Option("--config", help="rivermouth.toml; default: the one here, if any.")]
-DataOption = Annotated[Path | None, typer.Option("--data-dir", help="Where models and records are kept.")]
-
-
 @app.command()
 def serve(
-    config: ConfigOption = None,
-    host: Annotated[str | None, typer.Option(help="Address to bind; default 127.0.0.1.")] = None,
-    port: Annotated[int | None, typer.Option(help="Port; default 8080, 0 takes a free one.")] = None,
-    data_dir: DataOption = None,
+    config: Config = None,
+    host: Host = None,
+    port: Annotated[int | None, typer.Option(min=0, max=65535, help="Default 8080; 0 takes a free one.")] = None,
+    data_dir: Data = None,
     scripted: Annotated[bool, typer.Option("--scripted", help="Serve the scripted models too.")] = False,
     also: Annotated[list[str] | None, typer.Option(help="A further HOST:PORT, as in 127.0.0.1:11434.")] = None,
     tls_cert: Annotated[str | None, typer.Option(help="Certificate chain (PEM).")] = None,
@@ -55,3 +67,160 @@ def serve(
     command.run(
         config_file=config, host=host, port=port, data_dir=data_dir, scripted=scripted, also=also or [], tls=tls
     )
+
+
+@app.command()
+def chat(
+    model: Annotated[str | None, typer.Argument(help="Default: the configured one, else the first local one.")] = None,
+    question: Annotated[str | None, typer.Argument(help="Ask this, print the answer, and end.")] = None,
+    prompt: Annotated[str | None, typer.Option("-p", "--prompt", help="The same, as an option.")] = None,
+    system: Annotated[str | None, typer.Option("--system", help="Instructions for the model.")] = None,
+    url: Url = None,
+    api_key: Key = None,
+    config: Config = None,
+    data_dir: Data = None,
+) -> None:
+    """Talk to a model; with a question or a pipe, one answer on stdout."""
+    from rivermouth.cli import chat as command
+
+    if question is not None and prompt is not None:
+        raise typer.BadParameter("the question is given twice")
+    command.run(
+        model=model,
+        prompt=prompt if prompt is not None else question,
+        system=system,
+        url=url,
+        key=api_key,
+        config_file=config,
+        data_dir=data_dir,
+    )
+
+
+@app.command()
+def demo(
+    config: Config = None,
+    host: Host = None,
+    port: Annotated[int | None, typer.Option(min=1, max=65535, help="Default 8080, else the next free one.")] = None,
+    data_dir: Data = None,
+    once: Annotated[bool, typer.Option("--once", help="End after the answer.")] = False,
+) -> None:
+    """Pull a small model, serve it, stream one answer, and go on serving."""
+    from rivermouth.cli import demo as command
+
+    command.run(config_file=config, host=host, port=port, data_dir=data_dir, once=once)
+
+
+@app.command()
+def pull(
+    name: Annotated[str, typer.Argument(help="As in smollm2:135m.")],
+    file: Annotated[
+        Path | None, typer.Option("--file", exists=True, dir_okay=False, help="A GGUF file of your own.")
+    ] = None,
+    sha256: Annotated[str | None, typer.Option("--sha256", help="What the file's digest must be.")] = None,
+    data_dir: Data = None,
+    config: Config = None,
+    as_json: Json = False,
+) -> None:
+    """Bring a model here: fetched, verified, named."""
+    from rivermouth.cli import pull as command
+
+    if sha256 is not None and file is None:
+        raise typer.BadParameter("--sha256 goes with --file; what is in the catalogue has its own")
+    command.run(name, file=file, sha256=sha256, data_dir=data_dir, config_file=config, as_json=as_json)
+
+
+@app.command("list")
+def list_(data_dir: Data = None, config: Config = None, as_json: Json = False) -> None:
+    """The models on this machine."""
+    from rivermouth.cli import models as command
+
+    command.listed(data_dir, config, as_json=as_json)
+
+
+@app.command()
+def show(name: str, data_dir: Data = None, config: Config = None, as_json: Json = False) -> None:
+    """What is known of one model."""
+    from rivermouth.cli import models as command
+
+    command.shown(name, data_dir, config, as_json=as_json)
+
+
+@app.command()
+def rm(names: list[str], data_dir: Data = None, config: Config = None) -> None:
+    """Remove models."""
+    from rivermouth.cli import models as command
+
+    command.removed(names, data_dir, config)
+
+
+@app.command()
+def cp(source: str, target: str, data_dir: Data = None, config: Config = None) -> None:
+    """Give a model a second name."""
+    from rivermouth.cli import models as command
+
+    command.copied(source, target, data_dir, config)
+
+
+@app.command()
+def ps(
+    url: Url = None, api_key: Key = None, config: Config = None, data_dir: Data = None, as_json: Json = False
+) -> None:
+    """The models that a running server has loaded."""
+    from rivermouth.cli import ps as command
+
+    command.run(url=url, key=api_key, config_file=config, data_dir=data_dir, as_json=as_json)
+
+
+@calls_app.callback()
+def calls(
+    context: typer.Context,
+    usage: Annotated[bool, typer.Option("--usage", help="Sums by model and status instead.")] = False,
+    status: Annotated[
+        str | None, typer.Option("--status", help="open, completed, failed, cancelled or interrupted.")
+    ] = None,
+    model: Annotated[str | None, typer.Option("--model", help="The one asked for, or the one that answered.")] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=100_000, help="At most so many.")] = 20,
+    data_dir: Data = None,
+    config: Config = None,
+    as_json: Json = False,
+) -> None:
+    """What happened: the calls, newest first."""
+    if context.invoked_subcommand is not None:
+        context.obj = {"data_dir": data_dir, "config_file": config}
+        return
+    from rivermouth.cli import calls as command
+
+    if usage and (status is not None or model is not None):
+        raise typer.BadParameter("--usage sums all calls; it takes neither --status nor --model")
+    if usage:
+        command.usage(data_dir=data_dir, config_file=config, as_json=as_json)
+        return
+    command.listed(status=status, model=model, limit=limit, data_dir=data_dir, config_file=config, as_json=as_json)
+
+
+@calls_app.command("show")
+def calls_show(
+    context: typer.Context,
+    call_id: Annotated[str, typer.Argument(metavar="ID", help="As `calls` shows it, or an answer's x-request-id.")],
+    data_dir: Data = None,
+    config: Config = None,
+    as_json: Json = False,
+) -> None:
+    """One call: what was tried, what was decided, and how it ended."""
+    from rivermouth.cli import calls as command
+
+    before = context.obj
+    command.shown(
+        call_id,
+        data_dir=data_dir or before["data_dir"],
+        config_file=config or before["config_file"],
+        as_json=as_json,
+    )
+
+
+@app.command()
+def doctor(config: Config = None, data_dir: Data = None, as_json: Json = False) -> None:
+    """Look at everything; fail when something is broken."""
+    from rivermouth.cli import doctor as command
+
+    command.run(config_file=config, data_dir=data_dir, as_json=as_json)

@@ -1,7 +1,7 @@
 """`rivermouth chat`: a talk in the terminal, or one question and its answer.
 
-The answer goes to stdout; prompts, reasoning and everything else to stderr, so `rivermouth chat -p ... > file` holds
-the answer alone.  Ctrl-C during an answer stops it: what was said stays in the history.  At the prompt it ends the talk.
+The answer goes to stdout, all else to stderr, so the file of `rivermouth chat -p ... > file` holds the answer alone.
+Ctrl-C during an answer stops it, and what was said stays in the history; at the prompt it ends the talk.
 """
 
 from __future__ import annotations
@@ -118,11 +118,11 @@ def chosen(config: Config, models: list[ModelInfo]) -> str:
     if config.default_model is not None:
         return config.default_model
     local = next((model.id for model in models if model.owner == PROVIDER), None)
-    if local is not None:
-        return local
-    others = ", ".join(model.id for model in models[:5])
-    hint = f"  Or name one of: {others}" if others else ""
-    fail(f"there is no local model to talk to.  Get one: rivermouth pull smollm2:135m{hint}", Exit.NOT_FOUND)
+    if local is None:
+        others = ", ".join(model.id for model in models[:5])
+        hint = f"  Or name one of: {others}" if others else ""
+        fail(f"there is no local model to talk to.  Get one: rivermouth pull smollm2:135m{hint}", Exit.NOT_FOUND)
+    return local
 
 
 class Talk:

@@ -6,7 +6,7 @@ One connection for each request, no redirects, no proxy.  Every failure is an `A
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from typing import Any, Final, TypeVar
@@ -66,7 +66,7 @@ class Client:
         assert DIALECT.parse_models is not None
         return self._document(SURFACE + DIALECT.models_path, DIALECT.parse_models)
 
-    def stream(self, request: Request) -> Iterator[Event]:
+    def stream(self, request: Request) -> Generator[Event, None, None]:
         """The events of one answer; the last is `Finish`.  Raises `ApiError` for a bad end, before it or in it."""
         outgoing = DIALECT.build_request(request, request.model)
         reader, decoder = DIALECT.reader(), DIALECT.decoder(request)

@@ -49,9 +49,7 @@ def embedded(config: Config, data: DataDir) -> Iterator[str]:
         thread.join()
 
 
-def _serve(
-    config: Config, data: DataDir, started: Future[tuple[str, asyncio.AbstractEventLoop, Server]]
-) -> None:
+def _serve(config: Config, data: DataDir, started: Future[tuple[str, asyncio.AbstractEventLoop, Server]]) -> None:
     """The thread: serves until it is stopped; a failure to start is told to who waits."""
     sockets = listening([(LOOPBACK, 0)])
 

@@ -37,7 +37,9 @@ def reach(url: str | None, key: str | None, config_file: Path | None, data_dir: 
     config = configured(config_file)
     found = running(config, data_of(data_dir, config=config))
     if found is None:
-        fail("no server answers.  Start one: rivermouth serve   (or name one: --url http://HOST:PORT)", Exit.UNREACHABLE)
+        fail(
+            "no server answers.  Start one: rivermouth serve   (or name one: --url http://HOST:PORT)", Exit.UNREACHABLE
+        )
     return Client(found.url, Secret(key)) if key else found
 
 

@@ -8,30 +8,26 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractContextManager, aclosing, nullcontext
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Protocol
+from typing import Final
 
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.progress import TransferSpeedColumn as SpeedColumn
 
 from rivermouth.cli.places import data_of
-from rivermouth.cli.term import Exit, emit, say
-from rivermouth.ir.errors import ApiError, Kind
+from rivermouth.cli.term import emit, say
+from rivermouth.ir.errors import ApiError
 from rivermouth.local.catalog import file_entry
 from rivermouth.local.pull import SUCCESS, Puller, PullProgress
 from rivermouth.local.registry import Registry
 
+Screen = Callable[[PullProgress], None]
+
 TERMINATED: Final = 128 + signal.SIGTERM
-
-
-class Screen(Protocol):
-    """Who is told of each frame."""
-
-    def __call__(self, frame: PullProgress) -> None: ...
 
 
 def run(

@@ -176,11 +176,9 @@ class RecordsConfig(Table, frozen=True, kw_only=True):
 class LocalConfig(Table, frozen=True, kw_only=True):
     """The engine on this machine.  keep_alive: how long an idle model stays loaded; 0 not at all, negative for ever."""
 
-    enabled: bool = True
     keep_alive: Duration = Duration(300)
     chat_template: bool = True
     max_models: Annotated[int, Meta(ge=1, le=64)] = 2
-    device: Text = "auto"
 
 
 class ConfigFile(Table, frozen=True, kw_only=True):

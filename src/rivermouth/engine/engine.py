@@ -27,7 +27,7 @@ from rivermouth.engine.ledger import Line
 from rivermouth.engine.output import output
 from rivermouth.engine.pump import Flow, pump
 from rivermouth.engine.record import Recorder
-from rivermouth.ir.errors import ApiError, Kind
+from rivermouth.ir.errors import ApiError, Kind, invalid
 from rivermouth.ir.events import Usage
 from rivermouth.ir.request import EmbedRequest, Request
 from rivermouth.providers.provider import Provider, Upstream
@@ -175,7 +175,7 @@ class Engine:
             raise TypeError("generate takes a Request")
         provider = self._providers[endpoint.provider]
         same = provider.dialect == call.dialect.name and request.original is not None
-        ignored: list[str] = []
+        ignored: list[str] = [] if provider.dialect is not None else _unspoken(request)
         upstream: Upstream | None = None
         deadlines: Deadlines | None = None
         try:
@@ -267,6 +267,13 @@ class Engine:
             await sink.send(call.failure(error), last=True, ignored=call.ledger.ignored)
         else:
             await sink.fail(error)
+
+
+def _unspoken(request: Request) -> list[str]:
+    """What the client's dialect asked for and a target without a dialect cannot hear (R30).  Raises `ApiError`."""
+    if request.untranslatable:
+        raise invalid("this needs an upstream that speaks the client's own dialect", request.untranslatable[0])
+    return list(request.unmodelled)
 
 
 PROVIDER_REFUSED: Final = {

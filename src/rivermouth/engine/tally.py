@@ -25,10 +25,11 @@ from rivermouth.ir.grammar import Grammar
 class Tally:
     """`feed` returns True when the events held content (text, reasoning, a tool's start, media)."""
 
-    __slots__ = ("_grammar", "chunks", "end", "produced", "start", "text_chars", "usage")
+    __slots__ = ("_grammar", "_prose", "chunks", "end", "produced", "start", "text_chars", "usage")
 
     def __init__(self) -> None:
         self._grammar = Grammar()
+        self._prose = -1
         self.chunks = 0
         self.text_chars = 0
         self.produced = False
@@ -37,31 +38,45 @@ class Tally:
         self.end: Finish | Error | None = None
 
     def feed(self, events: list[Event]) -> bool:
-        check = self._grammar.feed
-        content = False
+        content, prose = False, self._prose
         for event in events:
-            check(event)
-            kind = type(event)
-            if kind is TextDelta or kind is ReasoningDelta:
-                self.text_chars += len(event.text)  # type: ignore[union-attr]
+            if type(event) is TextDelta and event.part == prose:
+                # One more delta of the part that the last event was a delta of: no state of the grammar moves.
+                self.text_chars += len(event.text)
                 self.chunks += 1
                 content = True
-            elif kind is ArgsDelta:
-                self.text_chars += len(event.json)  # type: ignore[union-attr]
-                self.chunks += 1
-                content = True
-            elif kind is PartStart:
-                content = content or event.kind is PartKind.TOOL  # type: ignore[union-attr]
-            elif kind is MediaDelta:
-                content = True
-            elif kind is Usage:
-                self.usage = merge_usage(self.usage, event)  # type: ignore[arg-type]
-            elif kind is Start:
-                self.start = event  # type: ignore[assignment]
-            elif kind is Finish or kind is Error:
-                self.end = event  # type: ignore[assignment]
+                continue
+            self._grammar.feed(event)
+            content = self._note(event) or content
+            prose = event.part if type(event) is TextDelta else -1
+        self._prose = prose
         self.produced = self.produced or content
         return content
+
+    def _note(self, event: Event) -> bool:
+        """Counts one event; True when it is content."""
+        match event:
+            case TextDelta() | ReasoningDelta():
+                self.text_chars += len(event.text)
+                self.chunks += 1
+                return True
+            case ArgsDelta():
+                self.text_chars += len(event.json)
+                self.chunks += 1
+                return True
+            case MediaDelta():
+                return True
+            case PartStart():
+                return event.kind is PartKind.TOOL
+            case Usage():
+                self.usage = merge_usage(self.usage, event)
+            case Start():
+                self.start = event
+            case Finish() | Error():
+                self.end = event
+            case _:
+                pass
+        return False
 
     def tokens(self) -> Usage:
         """The usage as the upstream said it; where it did not, an estimate of the output, flagged as one (F29)."""

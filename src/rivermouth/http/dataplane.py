@@ -10,9 +10,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
+import msgspec
 import structlog
 
-from rivermouth.dialects.dialect import Answer, Operation
+from rivermouth.dialects.dialect import Answer, Dialect, Operation
 from rivermouth.engine.call import Call, estimate_input
 from rivermouth.engine.engine import Engine
 from rivermouth.engine.interrupt import By
@@ -171,6 +172,7 @@ class DataPlane:
     async def _generate(self, exchange: Exchange) -> None:
         match = exchange.match
         request = match.dialect.parse_request(exchange.body, match.route, match.model)
+        request = _with_headers(request, match.dialect, exchange.headers)
         if not request.messages and self._models_here is not None:
             await self._models_here.stand_by(match, request, exchange.answer(request.model), exchange.sink)
             return
@@ -233,6 +235,14 @@ class DataPlane:
 
 CALLS: Final = frozenset({Operation.GENERATE, Operation.EMBED, Operation.PULL})
 WITH_BODY: Final = frozenset({"POST", "PUT", "DELETE"})
+
+
+def _with_headers(request: Request, dialect: Dialect, headers: list[Header]) -> Request:
+    """The headers that a same-dialect upstream needs to understand the original body (F36: and no others)."""
+    if request.original is None or not dialect.passed_headers:
+        return request
+    passed = {name: value for name in dialect.passed_headers if (value := get(headers, name.encode())) is not None}
+    return msgspec.structs.replace(request, original=msgspec.structs.replace(request.original, headers=passed))
 
 
 def _announces_body(headers: list[Header]) -> bool:

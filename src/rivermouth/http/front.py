@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import time
 
+import msgspec
+
 from rivermouth import __version__
-from rivermouth.compose import Services, new_id
+from rivermouth.compose import Ids, Services
+from rivermouth.config import Config
 from rivermouth.dialects import discover
+from rivermouth.dialects.dialect import Dialect, Surface
+from rivermouth.dialects.openai_chat.encoder import ROLE_EVERY, ROLE_WITH_CONTENT
 from rivermouth.http.api.health import platform
 from rivermouth.http.app import App
 from rivermouth.http.dataplane import DataPlane
@@ -23,7 +28,7 @@ BODY_LIMIT_S = 60.0
 def application(services: Services, lifecycle: Lifecycle) -> App:
     """The whole server as one ASGI application."""
     config = services.config
-    dialects = discover()
+    dialects = _as_configured(discover(), config)
     keys = Keys((k.reveal() for k in config.server.keys), (key for d in dialects.values() for key in d.keys))
     origins = Origins(
         bound=config.server.host,
@@ -39,7 +44,7 @@ def application(services: Services, lifecycle: Lifecycle) -> App:
         keys=keys,
         origins=origins,
         lifecycle=lifecycle,
-        new_id=new_id,
+        new_id=Ids(),
         clock_ns=time.time_ns,
         body_limit_bytes=config.http.body_limit_bytes,
         body_limit_s=BODY_LIMIT_S,
@@ -51,6 +56,19 @@ def application(services: Services, lifecycle: Lifecycle) -> App:
         version=__version__,
     )
     return App(data=data, platform=rest, keys=keys, origins=origins, base_path=config.http.base_path)
+
+
+def _as_configured(dialects: dict[str, Dialect], config: Config) -> dict[str, Dialect]:
+    """The dialects with the settings that change their words: `openai.role` (R3)."""
+    if config.openai.role == "once":
+        return dialects
+    openai = dialects["openai_chat"]
+    surfaces = tuple(_repeating(s) if ROLE_WITH_CONTENT in s.options else s for s in openai.surfaces)
+    return {**dialects, openai.name: msgspec.structs.replace(openai, surfaces=surfaces)}
+
+
+def _repeating(surface: Surface) -> Surface:
+    return msgspec.structs.replace(surface, options=surface.options | {ROLE_EVERY})
 
 
 def server(services: Services, *, tls: tuple[str, str] | None = None) -> Server:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -78,6 +79,7 @@ def _fits(allowed: str, origin: str) -> bool:
     return False
 
 
+@lru_cache(maxsize=256)
 def is_loopback(name: str) -> bool:
     """True for localhost and for loopback addresses, IPv6 in or out of brackets."""
     if name == "localhost" or name.endswith(".localhost"):

@@ -63,6 +63,9 @@ STREAM: Final[dict[tuple[State, type], State]] = {
     (State.OPEN, Error): State.DONE,
 }
 
+_ROWS: Final = {state: {kind: to for (at, kind), to in STREAM.items() if at is state} for state in State}
+"""`STREAM` by state: an enum is hashed by a Python function, which is too dear for every event."""
+
 DELTAS: Final[dict[PartKind, frozenset[type]]] = {
     PartKind.TEXT: frozenset({TextDelta}),
     PartKind.REFUSAL: frozenset({TextDelta}),
@@ -78,10 +81,11 @@ _PART_EVENTS: Final = frozenset({TextDelta, ReasoningDelta, Signature, ArgsDelta
 class Grammar:
     """Feed it every event in order; it raises `GrammarError` at the first that may not come."""
 
-    __slots__ = ("_live", "_next", "_signed", "state")
+    __slots__ = ("_live", "_next", "_row", "_signed", "state")
 
     def __init__(self) -> None:
         self.state = State.IDLE
+        self._row = _ROWS[State.IDLE]
         self._live: dict[int, frozenset[type]] = {}
         self._next = 0
         self._signed: set[int] = set()
@@ -89,7 +93,7 @@ class Grammar:
     def feed(self, event: Event) -> None:
         """Move by one event."""
         kind = type(event)
-        moved = STREAM.get((self.state, kind))
+        moved = self._row.get(kind)
         if moved is None:
             raise GrammarError(f"{kind.__name__} may not come in state {self.state.value}")
         if kind in _PART_EVENTS:
@@ -105,7 +109,9 @@ class Grammar:
                 raise GrammarError(f"PartEnd for part {event.part}, which is not open")  # type: ignore[union-attr]
         elif kind is Finish and self._live:
             raise GrammarError(f"Finish while parts {sorted(self._live)} are open")
-        self.state = moved
+        if moved is not self.state:
+            self.state = moved
+            self._row = _ROWS[moved]
 
     def feed_all(self, events: Iterable[Event]) -> None:
         """Move by several events."""

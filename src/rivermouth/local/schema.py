@@ -1,13 +1,18 @@
 """Which JSON schemas may reach the engine.
 
-Its grammar compiler raises in the middle of a step for a schema that it does not know, and that ends the process for
-everyone.  So only what is known to compile goes in; the rest is refused, with the place that is at fault.
+Its grammar compiler raises in the middle of a step for a schema that it cannot compile, which ends the process for
+everyone; and some constraints it compiles wrongly (a bounded string may hold raw control characters, a bounded decimal
+any character for its point, an alternative hides what stands beside it).  So only what is known to come out right goes
+in; the rest is refused, with the place that is at fault.
+
+A node has one head, and beside it only notes:
+
+    $ref | anyOf | oneOf | allOf (of one) | const | enum | type, with the constraints of that type | nothing (any value)
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from rivermouth.ir.errors import ApiError, invalid
@@ -16,10 +21,25 @@ from rivermouth.wire import json
 
 DEPTH_CAP: Final = 32
 NODES_CAP: Final = 2_000
-TYPES: Final = frozenset({"string", "number", "integer", "boolean", "null", "array", "object"})
-# Marked groups, look-arounds, back-references, word borders, lazy and possessive repetition: not regular, or unknown.
-_IRREGULAR: Final = re.compile(r"\(\?|\\[0-9bBAZpPk]|[*+?}][+?]")
+COUNT_CAP: Final = 10_000
+BOUND_CAP: Final = 10**15
 ANY_OBJECT: Final = '{"type":"object"}'
+
+NOTES: Final = frozenset({"title", "description", "default", "examples", "$schema", "$id", "$comment"})
+DEFINITIONS: Final = ("$defs", "definitions")
+UNIONS: Final = ("anyOf", "oneOf", "allOf")
+HEADS: Final = ("$ref", *UNIONS, "const", "enum")
+# Each type with the keywords that the engine enforces for it.
+TYPES: Final[dict[str, frozenset[str]]] = {
+    "null": frozenset(),
+    "boolean": frozenset(),
+    "number": frozenset(),
+    "integer": frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"}),
+    "string": frozenset({"format"}),
+    "array": frozenset({"items", "prefixItems", "minItems", "maxItems"}),
+    "object": frozenset({"properties", "required", "additionalProperties"}),
+}
+FORMATS: Final = frozenset({"date", "time", "date-time", "uuid"})
 
 
 def schema_text(wanted: ResponseFormat | None) -> str | None:
@@ -34,7 +54,7 @@ def schema_text(wanted: ResponseFormat | None) -> str | None:
 
 
 class _Check:
-    """Walks one schema; raises at the first thing that is not known to compile."""
+    """Walks one schema; raises at the first thing that is not known to come out right."""
 
     def __init__(self, root: Mapping[str, Any]) -> None:
         self._root = root
@@ -43,98 +63,130 @@ class _Check:
     def node(self, schema: object, where: str, depth: int) -> None:
         self._nodes += 1
         if depth > DEPTH_CAP or self._nodes > NODES_CAP:
-            raise _refused(where, "is nested too deep or too large")
-        if isinstance(schema, bool):
+            raise _refused(where, "is nested too deep or is too large")
+        if schema is True:
             return
         if not isinstance(schema, dict):
-            raise _refused(where, "is not a schema")
-        for key, value in schema.items():
-            check = KEYWORDS.get(key)
-            if check is None:
-                raise _refused(f"{where}.{key}"[:200], "is not supported")
-            check(self, value, f"{where}.{key}"[:200], depth + 1)
+            raise _refused(where, "is not a schema that anything can meet")
+        for name in DEFINITIONS:
+            if name in schema:
+                self._children(schema[name], f"{where}.{name}", depth)
+        words = schema.keys() - NOTES - set(DEFINITIONS)
+        head = next((head for head in HEADS if head in schema), None)
+        if head is None:
+            self._typed(schema, words, where, depth)
+            return
+        beside = words - {head, "type"} if head in ("const", "enum") else words - {head}
+        _nothing(beside, where, f"does not go with {head}")
+        if head == "$ref":
+            self._ref(schema, where)
+        elif head in UNIONS:
+            self._union(head, schema[head], f"{where}.{head}", depth)
+        elif head == "enum" and (not isinstance(schema["enum"], list) or not schema["enum"]):
+            raise _refused(f"{where}.enum", "is not a list of values")
 
-    def note(self, value: object, where: str, depth: int) -> None:
-        """Anything: it changes nothing."""
+    def _typed(self, schema: dict[str, Any], words: set[str], where: str, depth: int) -> None:
+        named = schema.get("type", [])
+        kinds = named if isinstance(named, list) else [named]
+        unknown = [kind for kind in kinds if not isinstance(kind, str) or kind not in TYPES]
+        if unknown or ("type" in schema and not kinds):
+            raise _refused(f"{where}.type", f"is not among {', '.join(TYPES)}")
+        allowed = frozenset({"type"}).union(*(TYPES[kind] for kind in kinds))
+        _nothing(words - allowed, where, "is not supported with this type" if kinds else "is not supported here")
+        if "integer" in kinds:
+            _check_bounds(schema, where)
+        if "format" in schema and schema["format"] not in FORMATS:
+            raise _refused(f"{where}.format", f"is not among {', '.join(sorted(FORMATS))}")
+        if "array" in kinds:
+            self._array(schema, where, depth)
+        if "object" in kinds:
+            self._object(schema, where, depth)
 
-    def type(self, value: object, where: str, depth: int) -> None:
-        kinds = value if isinstance(value, list) else [value]
-        if not kinds or not all(isinstance(kind, str) and kind in TYPES for kind in kinds):
-            raise _refused(where, f"is not among {', '.join(sorted(TYPES))}")
+    def _array(self, schema: dict[str, Any], where: str, depth: int) -> None:
+        first = schema.get("prefixItems", [])
+        if not isinstance(first, list):
+            raise _refused(f"{where}.prefixItems", "is not a list of schemas")
+        for index, child in enumerate(first):
+            self.node(child, f"{where}.prefixItems[{index}]", depth + 1)
+        more = schema.get("items", False)
+        if more is not False:
+            self.node(more, f"{where}.items", depth + 1)
+        least = _count(schema, "minItems", where, 0)
+        most = _count(schema, "maxItems", where, COUNT_CAP)
+        if not len(first) <= most or least > (most if more is not False else min(most, len(first))):
+            raise _refused(f"{where}.minItems", "and what stands beside it cannot both be met")
 
-    def children(self, value: object, where: str, depth: int) -> None:
+    def _object(self, schema: dict[str, Any], where: str, depth: int) -> None:
+        properties = schema.get("properties", {})
+        self._children(properties, f"{where}.properties", depth)
+        for name in properties:
+            if not name.isprintable() or '"' in name or "\\" in name:
+                raise _refused(f"{where}.properties", "has a name that the engine cannot spell")
+        required = schema.get("required", [])
+        if not isinstance(required, list) or any(name not in properties for name in required):
+            raise _refused(f"{where}.required", "names what is not among the properties")
+        more = schema.get("additionalProperties", True)
+        if more is not False:
+            self.node(more, f"{where}.additionalProperties", depth + 1)
+
+    def _children(self, value: object, where: str, depth: int) -> None:
         if not isinstance(value, dict):
             raise _refused(where, "is not an object")
         for key, child in value.items():
-            self.node(child, f"{where}.{key}", depth)
+            self.node(child, f"{where}.{key}", depth + 1)
 
-    def nodes(self, value: object, where: str, depth: int) -> None:
-        if not isinstance(value, list) or not value:
-            raise _refused(where, "is not a list of schemas")
+    def _union(self, head: str, value: object, where: str, depth: int) -> None:
+        if not isinstance(value, list) or not value or (head == "allOf" and len(value) > 1):
+            raise _refused(where, "must hold exactly one schema" if head == "allOf" else "is not a list of schemas")
         for index, child in enumerate(value):
-            self.node(child, f"{where}[{index}]", depth)
+            self.node(child, f"{where}[{index}]", depth + 1)
 
-    def names(self, value: object, where: str, depth: int) -> None:
-        if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
-            raise _refused(where, "is not a list of names")
+    def _ref(self, schema: dict[str, Any], where: str) -> None:
+        """Only to a definition of this document, by name, and to one that says something in the end."""
+        seen: list[object] = []
+        target: object = schema
+        while isinstance(target, dict) and "$ref" in target:
+            name = target["$ref"]
+            if name in seen:
+                raise _refused(f"{where}.$ref", "leads back to itself")
+            seen.append(name)
+            target = self._target(name, where)
 
-    def values(self, value: object, where: str, depth: int) -> None:
-        if not isinstance(value, list) or not value:
-            raise _refused(where, "is not a list of values")
-
-    def count(self, value: object, where: str, depth: int) -> None:
-        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 1_000_000:
-            raise _refused(where, "is not a count")
-
-    def bound(self, value: object, where: str, depth: int) -> None:
-        if isinstance(value, bool) or not isinstance(value, int | float) or abs(value) > 10**15:
-            raise _refused(where, "is not a number the engine can bound")
-
-    def pattern(self, value: object, where: str, depth: int) -> None:
-        if not isinstance(value, str) or len(value) > 1_000 or _IRREGULAR.search(value):
-            raise _refused(where, "is not a plain regular expression")
-        try:
-            re.compile(value)
-        except re.error as error:
-            raise _refused(where, f"does not compile: {error}") from error
-
-    def ref(self, value: object, where: str, depth: int) -> None:
-        """Only to a definition of this document, by name."""
-        head, _, name = value.rpartition("/") if isinstance(value, str) else ("", "", "")
-        definitions = self._root.get(head.removeprefix("#/")) if head in ("#/$defs", "#/definitions") else None
-        if value != "#" and (not isinstance(definitions, dict) or name not in definitions):
-            raise _refused(where, "does not name a definition of this schema")
+    def _target(self, name: object, where: str) -> object:
+        if name == "#":
+            return self._root
+        head, _, last = name.rpartition("/") if isinstance(name, str) else ("", "", "")
+        definitions = self._root.get(head.removeprefix("#/")) if head in {f"#/{d}" for d in DEFINITIONS} else None
+        if not isinstance(definitions, dict) or last not in definitions:
+            raise _refused(f"{where}.$ref", "does not name a definition of this schema")
+        return definitions[last]
 
 
-_Keyword = Callable[[_Check, object, str, int], None]
+def _check_bounds(schema: dict[str, Any], where: str) -> None:
+    lows = [_whole(schema, "minimum", where, -BOUND_CAP), _whole(schema, "exclusiveMinimum", where, -BOUND_CAP) + 1]
+    highs = [_whole(schema, "maximum", where, BOUND_CAP), _whole(schema, "exclusiveMaximum", where, BOUND_CAP) - 1]
+    if max(lows) > min(highs):
+        raise _refused(f"{where}.minimum", "is above the maximum")
 
-KEYWORDS: Final[dict[str, _Keyword]] = {
-    **dict.fromkeys(("title", "description", "default", "examples", "$schema", "$id", "$comment"), _Check.note),
-    "type": _Check.type,
-    "properties": _Check.children,
-    "$defs": _Check.children,
-    "definitions": _Check.children,
-    "required": _Check.names,
-    "additionalProperties": _Check.node,
-    "items": _Check.node,
-    "prefixItems": _Check.nodes,
-    "anyOf": _Check.nodes,
-    "oneOf": _Check.nodes,
-    "allOf": _Check.nodes,
-    "enum": _Check.values,
-    "const": _Check.note,
-    "minItems": _Check.count,
-    "maxItems": _Check.count,
-    "minLength": _Check.count,
-    "maxLength": _Check.count,
-    "minimum": _Check.bound,
-    "maximum": _Check.bound,
-    "exclusiveMinimum": _Check.bound,
-    "exclusiveMaximum": _Check.bound,
-    "pattern": _Check.pattern,
-    "$ref": _Check.ref,
-}
+
+def _whole(schema: dict[str, Any], name: str, where: str, default: int) -> int:
+    value = schema.get(name, default)
+    if isinstance(value, bool) or not isinstance(value, int) or abs(value) > BOUND_CAP:
+        raise _refused(f"{where}.{name}", f"is not a whole number within {BOUND_CAP}")
+    return value
+
+
+def _count(schema: dict[str, Any], name: str, where: str, default: int) -> int:
+    value = schema.get(name, default)
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= COUNT_CAP:
+        raise _refused(f"{where}.{name}", f"is not a count up to {COUNT_CAP}")
+    return value
+
+
+def _nothing(words: set[str], where: str, why: str) -> None:
+    if words:
+        raise _refused(f"{where}.{min(words)}", why)
 
 
 def _refused(where: str, why: str) -> ApiError:
-    return invalid(f"response_format: {where} {why}", param="response_format", code="unsupported_schema")
+    return invalid(f"response_format: {where[:200]} {why}", param="response_format", code="unsupported_schema")

@@ -65,7 +65,7 @@ class Connection(asyncio.Protocol):
     # What the transport calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but its base class
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is one in all but its base class
 
     def data_received(self, data: bytes) -> None:
         if self.ended:  # bytes that nobody asked for: the connection is not to be trusted

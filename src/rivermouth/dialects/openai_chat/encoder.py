@@ -32,19 +32,22 @@ from rivermouth.wire import json, sse
 DONE: Final = sse.data(b"[DONE]")
 ROLE_WITH_CONTENT: Final = "role-with-content"
 ROLE_EVERY: Final = "role-every"
+PROSE: Final = frozenset({PartKind.TEXT, PartKind.REASONING, PartKind.REFUSAL})
 _encode: Final = json.encode
 
 
 class ChoiceFrames:
     """One choice as far as it was written: its constant bytes, and how many calls and details it has."""
 
-    __slots__ = ("calls", "details", "head", "media")
+    __slots__ = ("calls", "details", "head", "media", "queues")
 
     def __init__(self, head: bytes) -> None:
         self.head = head
         self.calls = 0
         self.details = 0
         self.media = {PartKind.IMAGE: 0, PartKind.FILE: 0}
+        # The open parts of each kind of prose; the wire has one string for all, so the first speaks, the others wait.
+        self.queues: dict[PartKind, list[int]] = {kind: [] for kind in PROSE}
 
 
 class OpenCall:
@@ -86,6 +89,7 @@ class Encoder:
         self._tails: dict[int, bytes] = {}
         self._calls: dict[int, OpenCall] = {}
         self._parts: dict[int, tuple[ChoiceFrames, PartStart]] = {}
+        self._held: dict[int, list[Event]] = {}  # what the waiting parts have said
         self._usage: Usage | None = None
         self._done = False
 
@@ -94,19 +98,26 @@ class Encoder:
         if self._done:
             return b""
         out: list[bytes] = []
+        self._write(events, out)
+        return b"".join(out)
+
+    def _write(self, events: list[Event], out: list[bytes]) -> None:
         heads = self._heads
         tail = self._tail
         for event in events:
             kind = type(event)
             if kind is TextDelta or kind is ReasoningDelta:
-                out.append(heads[event.part])  # type: ignore[union-attr]
+                head = heads.get(event.part)  # type: ignore[union-attr]
+                if head is None:
+                    self._held[event.part].append(event)  # type: ignore[union-attr]
+                    continue
+                out.append(head)
                 out.append(_encode(event.text))  # type: ignore[union-attr]
                 out.append(tail)
             else:
                 self._other(event, out)
                 if kind is Finish or kind is Error:
-                    break
-        return b"".join(out)
+                    return
 
     def _other(self, event: Event, out: list[bytes]) -> None:
         match event:
@@ -127,6 +138,7 @@ class Encoder:
             case Finish():
                 self._finish(event, out)
             case Error():
+                self._say_held(out)
                 self._done = True
                 out.append(encode_stream_error(event.error))
             case _:  # Warn, Unknown and the hot deltas: nothing of this dialect's.
@@ -147,9 +159,34 @@ class Encoder:
         self._parts[event.part] = (choice, event)
         if event.kind is PartKind.TOOL:
             self._call_start(event, choice, out)
+            return
+        queue = choice.queues.get(event.kind)
+        if queue:
+            self._held[event.part] = []
         else:
-            member = b'"' + DELTA_MEMBER[event.kind].encode() + b'":'
-            self._heads[event.part] = choice.head + self._every + member
+            self._speak(choice, event)
+        if queue is not None:
+            queue.append(event.part)
+
+    def _speak(self, choice: ChoiceFrames, part: PartStart) -> None:
+        member = b'"' + DELTA_MEMBER[part.kind].encode() + b'":'
+        self._heads[part.part] = choice.head + self._every + member
+
+    def _next(self, choice: ChoiceFrames, kind: PartKind, out: list[bytes]) -> None:
+        """The part that spoke has ended: the next of its kind says what it had to keep."""
+        queue = choice.queues[kind]
+        queue.pop(0)
+        if queue:
+            self._speak(*self._parts[queue[0]])
+            self._write(self._held.pop(queue[0]), out)
+
+    def _say_held(self, out: list[bytes]) -> None:
+        """The stream fails: what was produced is not kept back."""
+        while self._held:
+            part = next(iter(self._held))
+            said = self._held.pop(part)
+            self._speak(*self._parts[part])
+            self._write([e for e in said if not isinstance(e, PartEnd)], out)
 
     def _call_start(self, event: PartStart, choice: ChoiceFrames, out: list[bytes]) -> None:
         identity, name = event.id or "", event.name or ""
@@ -179,15 +216,23 @@ class Encoder:
             out += (self._heads[event.part], _encode(event.json), self._tails[event.part])
 
     def _part_end(self, event: PartEnd, out: list[bytes]) -> None:
-        head = self._heads.pop(event.part, b"")
+        if event.part in self._held:
+            self._held[event.part].append(event)
+            return
+        head = self._heads.pop(event.part)
         self._tails.pop(event.part, None)
-        self._parts.pop(event.part, None)
+        choice, part = self._parts.pop(event.part)
         call = self._calls.pop(event.part, None)
+        if part.kind in PROSE:
+            self._next(choice, part.kind, out)
         if call is not None:
             custom = {"name": call.name, "input": custom_input("".join(call.held))}
             out += (head, b'"id":', _encode(call.id), b',"type":"custom","custom":', _encode(custom), b"}]", self._tail)
 
     def _signature(self, event: Signature, out: list[bytes]) -> None:
+        if event.part in self._held:
+            self._held[event.part].append(event)
+            return
         choice, part = self._parts[event.part]
         detail = reasoning_detail(choice.details, event.signature, redacted=part.redacted)
         choice.details += 1

@@ -73,7 +73,8 @@ TYPE_KINDS: Final[dict[str, Kind]] = {
 }
 
 MESSAGE_CHARS: Final = 2000
-# Whatever begins like this vendor's keys is one.  Others have a digit, or the stars of one who masked it badly; words like "bearer authentication" have neither.
+# Whatever begins like this vendor's keys is one.  Others have a digit, or the stars of one who masked it badly:
+# words like "bearer authentication" have neither.
 _SECRET: Final = re.compile(
     r"(?i)\b(sk-)[\w*.\-]{4,}"
     r"|(?:(bearer\s+)|\b((?:pk|rk|gsk|hf|xai|nvapi)[-_]|AIza)"

@@ -1,0 +1,232 @@
+"""`rivermouth doctor`: everything that can be asked about this installation, and whether something is broken.
+
+Each check looks at one thing and returns a `Finding`; none of them changes anything or opens a connection beyond the
+configured server's own address.  "broken" is what keeps the server from doing what was asked of it; the rest is said.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from enum import StrEnum
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import typer
+
+from rivermouth.cli.client import Client
+from rivermouth.cli.engine_probe import Probe
+from rivermouth.cli.places import addresses, config_path, data_of
+from rivermouth.cli.term import Exit, emit, show, table
+from rivermouth.cli.words import size, some
+from rivermouth.config import PRESETS, Config, ConfigError, load
+from rivermouth.dialects import discover
+from rivermouth.ir.errors import WireError
+from rivermouth.local.process import child_environment
+from rivermouth.local.registry import Registry, Scan
+from rivermouth.store.datadir import LOCK, DataDir
+from rivermouth.store.port import StoreError
+from rivermouth.wire import json
+
+PROBE_S: Final = 60.0
+LOW_DISK_BYTES: Final = 500_000_000
+ENGINE: Final = "openvino_genai"
+
+_PROBE: Final = json.typed(Probe)
+
+
+class State(StrEnum):
+    OK = "ok"
+    NOTE = "note"
+    BROKEN = "broken"
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """One thing that was looked at.  `facts` are for programs."""
+
+    name: str
+    state: State
+    text: str
+    facts: dict[str, Any] = {}
+
+
+def run(*, config_file: Path | None, data_dir: Path | None, as_json: bool) -> None:
+    """Looks at everything and says it.  Exits with `Exit.FAILED` when something is broken."""
+    findings = list(examine(config_file, data_dir))
+    broken = [finding.name for finding in findings if finding.state is State.BROKEN]
+    if as_json:
+        emit({"ok": not broken, "broken": broken, "findings": findings})
+    else:
+        show(table(("", "WHAT", "HOW"), (row for finding in findings for row in _rows(finding))))
+    if broken:
+        raise typer.Exit(Exit.FAILED)
+
+
+def examine(config_file: Path | None, data_dir: Path | None) -> Iterator[Finding]:
+    """Every check, in the order in which a person would ask."""
+    from rivermouth import __version__
+
+    yield Finding("version", State.OK, __version__, {"version": __version__})
+    text = f"{platform.python_version()} ({platform.system()} {platform.machine()}), {sys.executable}"
+    yield Finding("python", State.OK, text, {"version": platform.python_version(), "executable": sys.executable})
+    finding, config = configuration(config_path(config_file))
+    yield finding
+    yield from providers(config)
+    data = data_of(data_dir, config=config)
+    yield directory(data)
+    yield disk(data)
+    yield lock(data)
+    yield records(data)
+    found = Registry(data.path / "models").scan()
+    yield models(found)
+    yield engine(ask_engine(), needed=bool(found.models))
+    yield server(config, data)
+
+
+def configuration(path: Path | None) -> tuple[Finding, Config]:
+    """The file and its problems; with a broken one the rest is judged by the defaults."""
+    file = str(path) if path is not None else None
+    try:
+        config = load(path, os.environ, frozenset(discover()))
+    except ConfigError as error:
+        problems = [str(problem) for problem in error.problems]
+        return Finding("config", State.BROKEN, "\n".join(problems), {"file": file, "problems": problems}), Config()
+    return Finding(
+        "config", State.OK, file or "none: defaults, and the keys in the environment", {"file": file}
+    ), config
+
+
+def providers(config: Config) -> Iterator[Finding]:
+    """Those that are enabled, and by what; or what would enable one."""
+    for provider in config.providers.values():
+        where = provider.python or provider.base_url or ""
+        by = config.file if provider.origin == "file" else f"the environment's {provider.origin}"
+        facts = {"name": provider.name, "dialect": provider.dialect, "where": where, "enabled_by": by}
+        yield Finding("provider", State.OK, f"{provider.name} at {where}, enabled by {by}", facts)
+    if not config.providers:
+        keys = ", ".join(preset.keys[0] for preset in PRESETS.values() if preset.keys)
+        yield Finding("provider", State.NOTE, f"none; each of these enables one: {keys}")
+
+
+def directory(data: DataDir) -> Finding:
+    """Can it be written to."""
+    able = os.access(data.path, os.W_OK | os.X_OK)
+    text = str(data.path) + ("" if able else ": not writable")
+    return Finding("data", State.OK if able else State.BROKEN, text, {"path": str(data.path)})
+
+
+def disk(data: DataDir) -> Finding:
+    """Room for a model."""
+    free = shutil.disk_usage(data.path).free
+    state = State.OK if free >= LOW_DISK_BYTES else State.NOTE
+    return Finding("disk", state, f"{size(free)} free", {"free_bytes": free})
+
+
+def lock(data: DataDir) -> Finding:
+    """Which server has the data directory."""
+    pid = holder(data.path / LOCK)
+    if pid is None:
+        return Finding("lock", State.OK, "no server has the data directory", {"held": False, "pid": None})
+    text = f"held by the server with pid {pid}" if pid else "held by a server"
+    return Finding("lock", State.OK, text, {"held": True, "pid": pid or None})
+
+
+def holder(file: Path) -> int | None:
+    """The pid of the lock's holder, 0 when it did not say, None when there is none.
+
+    Looks with a shared lock, for an instant; a server that starts in just that instant would find the directory taken.
+    """
+    try:
+        fd = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        said = os.pread(fd, 20, 0).strip()
+        return int(said) if said.isdigit() else 0
+    finally:
+        os.close(fd)
+    return None
+
+
+def records(data: DataDir) -> Finding:
+    """Can the database be read, and what does it hold."""
+    from rivermouth.store.sqlite import SqliteCallStore
+
+    if not data.database.exists():
+        return Finding("records", State.OK, "none yet: no server has run here", {"calls": 0})
+    try:
+        store = SqliteCallStore.reader(data.database)
+        try:
+            calls = sum(row.calls for row in store.usage())
+        finally:
+            store.dispose()
+    except StoreError as error:
+        return Finding("records", State.BROKEN, str(error))
+    return Finding("records", State.OK, some(calls, "call"), {"calls": calls})
+
+
+def models(found: Scan) -> Finding:
+    """What is here, and what lies there damaged."""
+    names = [str(model.name) for model in found.models]
+    facts = {"models": names, "problems": found.problems}
+    if found.problems:
+        return Finding("models", State.BROKEN, "\n".join([*found.problems, *names]), facts)
+    if not names:
+        return Finding("models", State.NOTE, "none; to get one: rivermouth pull smollm2:135m", facts)
+    return Finding("models", State.OK, ", ".join(names), facts)
+
+
+def ask_engine() -> Probe | None:
+    """What the engine says of itself, asked in a process of its own; None when it is not installed."""
+    if find_spec(ENGINE) is None:
+        return None
+    command = [sys.executable, "-P", "-m", "rivermouth.cli.engine_probe"]
+    environment = child_environment(os.environ)
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=PROBE_S, env=environment, check=False)  # noqa: S603
+    except subprocess.TimeoutExpired:
+        return Probe(failure=f"no answer within {PROBE_S:g} s")
+    try:
+        return json.decode_as(_PROBE, done.stdout)
+    except WireError:
+        return Probe(failure=f"the process that asked it ended with status {done.returncode}")
+
+
+def engine(said: Probe | None, *, needed: bool) -> Finding:
+    """The local engine and its devices.  That it is not installed matters only where there are models for it."""
+    if said is None:
+        text = "not installed: pip install 'rivermouth[openvino]'"
+        return Finding("engine", State.BROKEN if needed else State.NOTE, text, {"installed": False})
+    if said.failure:
+        return Finding("engine", State.BROKEN, said.failure, {"installed": True, "failure": said.failure})
+    devices = ", ".join(f"{name} ({what})" for name, what in said.devices.items()) or "no device"
+    facts = {"installed": True, "version": said.version, "devices": said.devices}
+    return Finding("engine", State.OK, f"OpenVINO GenAI {said.version}; {devices}", facts)
+
+
+def server(config: Config, data: DataDir) -> Finding:
+    """Does one answer, and how is it."""
+    for url in addresses(config, data):
+        health = Client(url).health()
+        if health is not None:
+            state = State.OK if health["status"] == "ok" else State.NOTE
+            running = some(health["inflight"], "call")
+            text = f"{url} is {health['status']}, version {health['version']}, {running} running"
+            return Finding("server", state, text, {"url": url, **health})
+    return Finding("server", State.OK, "none answers", {"url": None})
+
+
+def _rows(finding: Finding) -> Iterator[tuple[str, str, str]]:
+    first, *rest = finding.text.split("\n")
+    yield finding.state, finding.name, first
+    for line in rest:
+        yield "", "", line
