@@ -56,9 +56,9 @@ SCENARIOS: dict[str, Scenario] = {
         CLIENTS,
     ),
     "slow": Scenario(
-        "8 readers of 200 KB/s, an upstream that could send everything at once",
-        "bench-n40000-s200",
-        {"conns": 8, "n": 40_000, "s": 200, "slow": 200_000, "warm": 1, "dur": 5, "grace": 0},
+        "8 readers of 200 KB/s, an upstream that would send 40 MB at once",
+        "bench-n100000-s200",
+        {"conns": 8, "n": 100_000, "s": 200, "slow": 200_000, "warm": 1, "dur": 5, "grace": 0},
         CLIENTS,
         fresh=True,
     ),

@@ -74,16 +74,24 @@ class Running:
 
 @contextmanager
 def running(
-    folder: Path, config: str = "", *options: str, scripted: bool = True, env: dict[str, str] | None = None
+    folder: Path,
+    config: str = "",
+    *options: str,
+    scripted: bool = True,
+    env: dict[str, str] | None = None,
+    module: str = "rivermouth",
 ) -> Iterator[Running]:
-    """`rivermouth serve` with this configuration; its data is in `folder`/data, also that of a server before."""
+    """`rivermouth serve` with this configuration; its data is in `folder`/data, also that of a server before.
+
+    module: what is run instead of the package, with the same command line.
+    """
     file = folder / "rivermouth.toml"
     file.write_text(config, encoding="utf-8")
     data = folder / "data"
     command = [
         sys.executable,
         "-m",
-        "rivermouth",
+        module,
         "serve",
         "--config",
         str(file),

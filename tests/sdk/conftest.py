@@ -57,8 +57,11 @@ def provider(name: str, upstream: str, base: str) -> str:
 
 
 @contextmanager
-def served(folder: Path, config: str, *, scripted: bool = True, env: dict[str, str] | None = None) -> Iterator[Served]:
-    with running(folder, config, scripted=scripted, env={"PYTHONPATH": str(ROOT), **(env or {})}) as server:
+def served(
+    folder: Path, config: str, *, scripted: bool = True, env: dict[str, str] | None = None, module: str = "rivermouth"
+) -> Iterator[Served]:
+    env = {"PYTHONPATH": str(ROOT), **(env or {})}
+    with running(folder, config, scripted=scripted, env=env, module=module) as server:
         seen = Served(server)
         try:
             yield seen

@@ -1,4 +1,4 @@
-"""The test's end of the line to the generator `bots.led`: what it says, the generator yields, one piece for each line."""
+"""The test's end of the line to the generator `bots.led`: what it says, the generator yields, line by line."""
 
 from __future__ import annotations
 

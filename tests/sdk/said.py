@@ -11,7 +11,10 @@ PIXEL: Final = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9Q
 
 CITY: Final[dict[str, Any]] = {
     "type": "object",
-    "properties": {"city": {"type": "string", "enum": ["Köln", "Düsseldorf"]}, "days": {"type": "integer", "minimum": 3}},
+    "properties": {
+        "city": {"type": "string", "enum": ["Köln", "Düsseldorf"]},
+        "days": {"type": "integer", "enum": [3]},
+    },
     "required": ["city", "days"],
     "additionalProperties": False,
 }

@@ -290,16 +290,16 @@ class TestLeaving:
     async def test_a_cancelled_task_before_the_first_token(self, back: Served, anyio_backend: str) -> None:
         with Leader() as leader:
             messages: Any = [{"role": "user", "content": leader.port}]
-            async with anthropic.AsyncAnthropic(base_url=back.url, api_key="any", max_retries=0) as sdk:
-                async with anyio.create_task_group() as tasks:
+            sdk = anthropic.AsyncAnthropic(base_url=back.url, api_key="any", max_retries=0)
+            async with sdk, anyio.create_task_group() as tasks:
 
-                    async def ask() -> None:
-                        async with sdk.messages.stream(model="led/any", max_tokens=9, messages=messages) as stream:
-                            await stream.until_done()
+                async def ask() -> None:
+                    async with sdk.messages.stream(model="led/any", max_tokens=9, messages=messages) as stream:
+                        await stream.until_done()
 
-                    tasks.start_soon(ask)
-                    await to_thread.run_sync(leader.meet)
-                    tasks.cancel_scope.cancel()
+                tasks.start_soon(ask)
+                await to_thread.run_sync(leader.meet)
+                tasks.cancel_scope.cancel()
             leader.say("too late")
             assert await to_thread.run_sync(leader.gone)
             await to_thread.run_sync(back.idle)
@@ -308,10 +308,11 @@ class TestLeaving:
 
     @pytest.mark.anyio
     async def test_asynchronously(self, back: Served, anyio_backend: str) -> None:
-        async with anthropic.AsyncAnthropic(base_url=back.url, api_key="any", max_retries=0) as sdk:
-            async with sdk.messages.stream(model="scripted-think", max_tokens=ROOM, messages=HI) as stream:
-                texts = [text async for text in stream.text_stream]
-                message = await stream.get_final_message()
+        sdk = anthropic.AsyncAnthropic(base_url=back.url, api_key="any", max_retries=0)
+        ask = sdk.messages.stream(model="scripted-think", max_tokens=ROOM, messages=HI)
+        async with sdk, ask as stream:
+            texts = [text async for text in stream.text_stream]
+            message = await stream.get_final_message()
         assert "".join(texts) == text_of(message) == echo("Hi")
 
 

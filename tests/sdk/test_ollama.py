@@ -157,7 +157,8 @@ class TestGenerate:
         running = {m.model: m for m in sdk.ps().models}
         assert running["tiny:latest"].context_length == 2048
         assert running["tiny:latest"].expires_at is not None
-        assert list(sdk.generate("tiny", keep_alive=0, stream=True))[0].done_reason == "unload"
+        (frame,) = sdk.generate("tiny", keep_alive=0, stream=True)
+        assert frame.done_reason == "unload"
         assert "tiny:latest" not in {m.model for m in sdk.ps().models}
 
 
@@ -177,7 +178,7 @@ class TestErrors:
         ("fields", "field"),
         [
             ({"messages": 3}, "messages"),
-            ({"messages": [{"role": "user", "content": 3}]}, "messages[...].content"),
+            ({"messages": [{"role": "user", "content": 3}]}, "messages[0].content"),
             ({"messages": [{"role": "poet", "content": "Hi"}]}, "messages[0].role"),
             ({"options": {"temperature": "hot"}}, "temperature"),
             ({"options": 1}, "options"),
@@ -286,15 +287,14 @@ class TestLeaving:
     @pytest.mark.anyio
     async def test_a_cancelled_task_before_the_first_token(self, back: Served, anyio_backend: str) -> None:
         with Leader() as leader:
-            async with ollama.AsyncClient(host=back.url) as sdk:
-                async with anyio.create_task_group() as tasks:
+            async with ollama.AsyncClient(host=back.url) as sdk, anyio.create_task_group() as tasks:
 
-                    async def ask() -> None:
-                        await sdk.chat("led/any", [{"role": "user", "content": leader.port}])
+                async def ask() -> None:
+                    await sdk.chat("led/any", [{"role": "user", "content": leader.port}])
 
-                    tasks.start_soon(ask)
-                    await to_thread.run_sync(leader.meet)
-                    tasks.cancel_scope.cancel()
+                tasks.start_soon(ask)
+                await to_thread.run_sync(leader.meet)
+                tasks.cancel_scope.cancel()
             leader.say("too late")
             assert await to_thread.run_sync(leader.gone)
             await to_thread.run_sync(back.idle)
@@ -338,8 +338,12 @@ class TestModels:
         assert sdk.copy("tiny", "second").status == "success"
         assert "second:latest" in {m.model for m in sdk.list().models}
         assert streamed(sdk, model="second", options={"temperature": 0})["text"] == TEXT
+        assert "second:latest" in {m.model for m in sdk.ps().models}
         assert sdk.delete("second").status == "success"
         assert "second:latest" not in {m.model for m in sdk.list().models}
+        running = {m.model for m in sdk.ps().models}
+        assert "tiny:latest" in running  # the file is still loaded, and goes by the name that is left
+        assert "second:latest" not in running
         with pytest.raises(ollama.ResponseError) as raised:
             sdk.delete("second")
         assert raised.value.status_code == 404

@@ -267,9 +267,7 @@ class TestErrors:
             ({"n": 0}, "n"),
         ],
     )
-    def test_a_wrong_type_names_its_field(
-        self, openai_sdk: openai.OpenAI, fields: dict[str, Any], param: str
-    ) -> None:
+    def test_a_wrong_type_names_its_field(self, openai_sdk: openai.OpenAI, fields: dict[str, Any], param: str) -> None:
         with pytest.raises(openai.BadRequestError) as raised:
             openai_sdk.post("/chat/completions", body={"model": "scripted", "messages": HI, **fields}, cast_to=object)
         assert raised.value.param == param
@@ -368,15 +366,15 @@ class TestLeaving:
     async def test_a_cancelled_task_before_the_first_token(self, back: Served, anyio_backend: str) -> None:
         with Leader() as leader:
             messages: Any = [{"role": "user", "content": leader.port}]
-            async with openai.AsyncOpenAI(base_url=f"{back.url}/v1", api_key="any", max_retries=0) as sdk:
-                async with anyio.create_task_group() as tasks:
+            sdk = openai.AsyncOpenAI(base_url=f"{back.url}/v1", api_key="any", max_retries=0)
+            async with sdk, anyio.create_task_group() as tasks:
 
-                    async def ask() -> None:
-                        await sdk.chat.completions.create(model="led/any", messages=messages, stream=True)
+                async def ask() -> None:
+                    await sdk.chat.completions.create(model="led/any", messages=messages, stream=True)
 
-                    tasks.start_soon(ask)
-                    await to_thread.run_sync(leader.meet)
-                    tasks.cancel_scope.cancel()
+                tasks.start_soon(ask)
+                await to_thread.run_sync(leader.meet)
+                tasks.cancel_scope.cancel()
             leader.say("too late")
             assert await to_thread.run_sync(leader.gone)
             await to_thread.run_sync(back.idle)

@@ -11,12 +11,16 @@ term, words              how the command line speaks
 from __future__ import annotations
 
 import sys
+from io import TextIOWrapper
 
 
 def main() -> None:
     """The entry point of the `rivermouth` command: every expected failure is a sentence and an exit code."""
     from rivermouth.cli.app import app
 
+    for stream in (sys.stdin, sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that cannot show an emoji is no reason to stop
     try:
         app()
     except SystemExit:

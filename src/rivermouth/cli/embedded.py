@@ -1,7 +1,7 @@
 """A server in a thread of this process, for a command that needs one while it runs.
 
-It listens on a free port of loopback and says nothing but warnings.  Its loop is asyncio's own: signals belong to the
-main thread, which runs the command.
+It listens on a free port of loopback and logs errors only.  Its loop is asyncio's own: signals belong to the main
+thread, which runs the command.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def embedded(config: Config, data: DataDir) -> Iterator[str]:
     """The address of a server that lives as long as this.  Raises what `serving` raises."""
     from rivermouth.observe import configure_logging
 
-    configure_logging("console", level=logging.WARNING, secrets=config.secrets)
+    configure_logging("console", level=logging.ERROR, secrets=config.secrets)
     config = override(config, host=LOOPBACK, port=0)
     config = msgspec.structs.replace(config, timeouts=msgspec.structs.replace(config.timeouts, drain_s=0.0))
     started: Future[tuple[str, asyncio.AbstractEventLoop, Server]] = Future()

@@ -5,12 +5,18 @@ from __future__ import annotations
 from typing import Final
 
 from rivermouth.cli.term import Exit, say
+from rivermouth.config.problems import ConfigError
 from rivermouth.ir.errors import ApiError, Kind
 from rivermouth.store.datadir import DataDirBusy
 from rivermouth.store.port import StoreError
 
-EXPECTED: Final[tuple[type[Exception], ...]] = (ApiError, DataDirBusy, StoreError)
+EXPECTED: Final[tuple[type[Exception], ...]] = (ApiError, ConfigError, DataDirBusy, StoreError)
 
+OF_TYPE: Final[dict[type[Exception], Exit]] = {
+    ConfigError: Exit.CONFIG,
+    DataDirBusy: Exit.BUSY,
+    StoreError: Exit.FAILED,
+}
 OF_KIND: Final[dict[Kind, Exit]] = {
     Kind.INVALID_REQUEST: Exit.FAILED,
     Kind.AUTHENTICATION: Exit.FAILED,
@@ -33,7 +39,7 @@ def exit_of(error: Exception) -> Exit:
     """The code that says what kind of failure it was."""
     if isinstance(error, ApiError):
         return OF_KIND[error.kind]
-    return Exit.BUSY if isinstance(error, DataDirBusy) else Exit.FAILED
+    return OF_TYPE[type(error)]
 
 
 def tell(error: Exception) -> Exit:

@@ -32,14 +32,11 @@ def config_path(option: Path | None) -> Path | None:
 
 
 def configured(option: Path | None, *, host: str | None = None, port: int | None = None) -> Config:
-    """The configuration of the file, the environment and the command line; exits with every problem it has."""
-    from rivermouth.config import ConfigError, load, override
+    """The configuration of the file, the environment and the command line.  Raises `ConfigError` with every problem."""
+    from rivermouth.config import load, override
     from rivermouth.dialects import discover
 
-    try:
-        return override(load(config_path(option), os.environ, frozenset(discover())), host=host, port=port)
-    except ConfigError as error:
-        fail(str(error), Exit.CONFIG)
+    return override(load(config_path(option), os.environ, frozenset(discover())), host=host, port=port)
 
 
 def data_of(option: Path | None, config_option: Path | None = None, config: Config | None = None) -> DataDir:

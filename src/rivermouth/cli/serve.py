@@ -16,7 +16,7 @@ from rivermouth.cli.places import configured, data_of
 from rivermouth.cli.serving import Tls, close, listening, loop_factory, serving, url_of
 from rivermouth.cli.term import Exit, fail, say
 from rivermouth.cli.words import some
-from rivermouth.config import Config, ConfigError
+from rivermouth.config import Config
 from rivermouth.local.registry import Registry
 from rivermouth.store.datadir import DataDir
 
@@ -43,7 +43,7 @@ def run(
     also: list[str],
     tls: Tls | None,
 ) -> None:
-    """Serve until told to stop.  Exits with `Exit.CONFIG` or `Exit.BUSY` when it cannot begin."""
+    """Serve until told to stop.  Raises `ConfigError`, `DataDirBusy`; exits with `Exit.BUSY` for a taken address."""
     from rivermouth.observe import configure_logging
 
     extra = [address(text) for text in also]
@@ -75,8 +75,6 @@ def until_stopped(
     try:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
             runner.run(serving(config, data, sockets, ready, scripted=scripted, tls=tls))
-    except ConfigError as error:
-        fail(str(error), Exit.CONFIG)
     finally:
         close(sockets)
 

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Final
 
 import msgspec
 
 from rivermouth.ir.errors import ApiError, Kind
+
+KEEP_ALIVE_S: Final = 15.0
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,10 +33,14 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Deadlines:
-    """Started for each attempt; `expired` is called once with the timeout's error, `quiet` each `hold_s` of silence."""
+    """Started for each attempt; `expired` is called once with the timeout's error, `quiet` each `hold_s` of silence.
+
+    With a `hold_s` of 0 `quiet` is called at once, and then each `KEEP_ALIVE_S`.
+    """
 
     __slots__ = (
         "_begun",
+        "_every_s",
         "_expired",
         "_first",
         "_handle",
@@ -56,7 +63,9 @@ class Deadlines:
         self._quiet = quiet
         self._total_at = total_at
         now = self._loop.time()
-        self._begun = self._heard = self._hushed = self._sending_at = now
+        self._every_s = limits.hold_s or KEEP_ALIVE_S
+        self._begun = self._heard = self._sending_at = now
+        self._hushed = now + limits.hold_s - self._every_s
         self._first = True
         self._waiting = True
         self._handle: asyncio.TimerHandle | None = self._loop.call_at(self._next(now), self._tick)
@@ -91,8 +100,12 @@ class Deadlines:
         return self._heard + self._limits.idle_s, "idle"
 
     def _next(self, now: float) -> float:
-        at = min(self._total_at, self._upstream_at()[0] if self._waiting else now + self._limits.idle_s)
-        return min(at, self._hushed + self._limits.hold_s) if self._quiet is not None else at
+        """When to look again: before any clock can run out, whatever is called until then."""
+        idle_s, upstream_at = self._limits.idle_s, self._upstream_at()[0]
+        # The first token may come at once, and then idle may run out before that clock would have.
+        soon = upstream_at if self._waiting else now + max(upstream_at - self._sending_at, idle_s / 10)
+        at = min(soon, now + idle_s, self._total_at)
+        return min(at, self._hushed + self._every_s) if self._quiet is not None else at
 
     def _tick(self) -> None:
         now = self._loop.time()
@@ -103,7 +116,7 @@ class Deadlines:
             if now >= at:
                 limit_s = self._limits.first_token_s if clock == "first_token" else self._limits.idle_s
                 return self._expire(clock, limit_s)
-            if self._quiet is not None and now >= self._hushed + self._limits.hold_s:
+            if self._quiet is not None and now >= self._hushed + self._every_s:
                 self._hushed = now
                 self._quiet()
         else:

@@ -67,7 +67,8 @@ async def pump(flow: Flow) -> None:
             return
         data = out.take(batch)
         if not call.committed:
-            held.append(data)
+            if data:
+                held.append(data)
             if not (stream and tally.produced):
                 _bound(held, tally.text_chars)
                 continue

@@ -150,6 +150,12 @@ class EnginePool:
         """The loaded models, by name."""
         return sorted((self._running(loaded) for loaded in self._loaded.values()), key=lambda r: r.model.name)
 
+    def rename(self, model: Model) -> None:
+        """A loaded file goes by this one of its names from now on."""
+        loaded = self._loaded.get(model.manifest.digest)
+        if loaded is not None:
+            loaded.model = model
+
     async def release(self, digest: str) -> bool:
         """Ends the model's process as soon as no call uses it.  False if it was not loaded."""
         loaded = self._loaded.get(digest)
@@ -190,6 +196,7 @@ class EnginePool:
         digest = model.manifest.digest
         loaded = self._loaded.get(digest)
         if loaded is not None and loaded.engine.alive:
+            self.rename(model)
             return loaded
         task = self._loading.get(digest)
         if task is None:

@@ -128,7 +128,10 @@ class LocalProvider:
     async def delete(self, model: str) -> Model:
         """Removes the name; the file too, and the process that runs it, when no other name needs them."""
         gone = await to_thread(self.registry.delete, model)
-        if not gone.path.exists():
+        heirs = [m for m in await to_thread(self.registry.models) if m.manifest.digest == gone.manifest.digest]
+        if heirs:
+            self.pool.rename(heirs[0])
+        else:
             await self.pool.unload(gone.manifest.digest)
         return gone
 

@@ -1,0 +1,148 @@
+"""`chat`: one question, or a talk on a real terminal."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from pathlib import Path
+
+import pytest
+import typer
+
+from rivermouth.cli.chat import asked, chosen
+from rivermouth.config import Config, ServerConfig
+from rivermouth.ir.reply import ModelInfo
+from rivermouth.local.registry import Registry
+from rivermouth.wire import json
+from tests.cli.asking import Terminal, on_terminal, run
+from tests.cli.test_client import DONE, chunk
+from tests.fakes import SSE, FakeUpstream
+from tests.local.asking import install
+from tests.running import Running
+from tests.tiny_gguf import TEXT
+
+
+class Keyboard(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_the_question_is_the_prompt_the_pipe_or_both(tmp_path: Path) -> None:
+    file = tmp_path / "piped"
+    file.write_text("of this\n", encoding="utf-8")
+    with file.open() as piped:
+        assert asked("Make a list", piped) == "Make a list\n\nof this"
+    with file.open() as piped:
+        assert asked(None, piped) == "of this"
+    assert asked("Hi", Keyboard()) == "Hi"
+    assert asked(None, Keyboard()) is None
+    with pytest.raises(typer.BadParameter):
+        asked(None, io.StringIO(""))
+
+
+def test_a_model_that_may_cost_money_is_never_chosen() -> None:
+    local, remote = ModelInfo(id="tiny:latest", owner="local"), ModelInfo(id="openai/gpt-x", owner="openai")
+    assert chosen(Config(), [remote, local]) == "tiny:latest"
+    assert chosen(Config(server=ServerConfig(default_model="openai/gpt-x")), [local]) == "openai/gpt-x"
+    with pytest.raises(typer.Exit):
+        chosen(Config(), [remote])
+
+
+def test_one_question_to_a_server_that_is_found_by_its_data(server: Running, silent: Path) -> None:
+    ran = run("chat", "-p", "Hi", "--data-dir", server.data, "--config", silent)
+    assert ran == (0, TEXT + "\n", "")
+
+
+def test_a_pipe_is_a_question_and_only_the_answer_is_on_stdout(server: Running) -> None:
+    ran = run("chat", "scripted-think", "--url", server.url, stdin="Hello there\n")
+    assert ran.code == 0
+    assert "Hello there" in ran.out
+    assert ran.err.strip() != ""
+    assert ran.err.strip() not in ran.out
+    assert "\x1b" not in ran.err
+
+
+@pytest.mark.parametrize(
+    ("model", "code", "words"),
+    [("nosuch", 5, "model 'nosuch' not found"), ("scripted-error", 1, "fails after 5 tokens")],
+)
+def test_a_failure_is_a_sentence_and_a_code(server: Running, model: str, code: int, words: str) -> None:
+    ran = run("chat", model, "Hi", "--url", server.url)
+    assert ran.code == code
+    assert words in ran.err
+    assert "Traceback" not in ran.err
+
+
+def test_without_any_server_one_is_started_in_the_process(tmp_path: Path, tiny_file: Path, silent: Path) -> None:
+    data = tmp_path / "data"
+    install(Registry(data / "models"), "tiny", tiny_file)
+    ran = run("chat", "tiny", "Hi", "--data-dir", data, "--config", silent)
+    assert ran == (0, TEXT + "\n", "")
+    assert sorted(path.name for path in data.iterdir()) == ["models", "rivermouth.db", "server.lock"]
+    assert json.decode(run("calls", "--json", "--data-dir", data).out.encode())[0]["status"] == "completed"
+
+
+def test_without_any_model_it_says_how_to_get_one(data_dir: Path, silent: Path) -> None:
+    ran = run("chat", "-p", "Hi", "--data-dir", data_dir, "--config", silent)
+    assert (ran.code, ran.out) == (5, "")
+    assert "rivermouth pull smollm2:135m" in ran.err
+
+
+@pytest.mark.anyio
+async def test_ctrl_c_stops_an_answer_keeps_it_and_then_ends_the_talk() -> None:
+    async with FakeUpstream() as upstream:
+        with on_terminal("chat", "m", "--url", upstream.url, "--system", "Be brief") as terminal:
+            await shown(terminal, ">>> ")
+            terminal.press("first\r")
+            one = await upstream.asked()
+            await one.head(200, SSE)
+            await one.send(chunk(role="assistant") + chunk(content="Once upon"))
+            await shown(terminal, "Once upon")
+            terminal.press("\x03")
+            await one.gone()
+            await shown(terminal, "(stopped)")
+            await shown(terminal, ">>> ")
+            terminal.press("second\r")
+            two = await upstream.asked()
+            await two.head(200, SSE)
+            await two.send(chunk(role="assistant", reasoning_content="hmm") + chunk(content="a \x1b[31mtime"))
+            await two.end(chunk("length") + DONE)
+            await shown(terminal, "\x1b[2mhmm\x1b[0m")
+            await shown(terminal, "a \ufffd[31mtime")
+            await shown(terminal, "token limit")
+            await shown(terminal, ">>> ")
+            terminal.press("\x03")
+            assert await asyncio.to_thread(terminal.code) == 130
+    assert json.decode(two.body)["messages"] == [
+        {"role": "system", "content": "Be brief"},
+        {"role": "user", "content": "first"},
+        {"role": "assistant", "content": "Once upon"},
+        {"role": "user", "content": "second"},
+    ]
+
+
+@pytest.mark.anyio
+async def test_a_failed_question_is_forgotten_and_the_talk_goes_on() -> None:
+    async with FakeUpstream() as upstream:
+        with on_terminal("chat", "m", "--url", upstream.url) as terminal:
+            await shown(terminal, ">>> ")
+            terminal.press("first\r")
+            one = await upstream.asked()
+            await one.answer(503, "application/json", b'{"error":{"message":"all busy"}}')
+            await shown(terminal, "rivermouth: all busy")
+            await shown(terminal, ">>> ")
+            terminal.press("\r")
+            await shown(terminal, ">>> ")
+            terminal.press("second\r")
+            two = await upstream.asked()
+            await two.head(200, SSE)
+            await two.end(chunk(content="Yes.") + chunk("stop") + DONE)
+            await shown(terminal, "Yes.")
+            await shown(terminal, ">>> ")
+            terminal.press("\x04")
+            assert await asyncio.to_thread(terminal.code) == 0
+    assert json.decode(two.body)["messages"] == [{"role": "user", "content": "second"}]
+
+
+async def shown(terminal: Terminal, text: str) -> None:
+    await asyncio.to_thread(terminal.expect, text)

@@ -1,0 +1,198 @@
+"""A whole server in a thread of this process: real sockets, the product's own loop, and its inside in reach.
+
+    with lab(folder, CONFIG) as server:
+        server.port                     answers on loopback
+        await server.record(call_id)    the call's record, once it is final
+        server.stop()                   begins the drain, as SIGTERM does
+
+A test that needs signals, a kill or memory of its own takes a process instead (`tests.running`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import threading
+import time
+from collections.abc import Callable, Coroutine, Iterator, Mapping, MutableMapping
+from concurrent.futures import Future
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TypeVar
+
+import msgspec
+from structlog.testing import capture_logs
+
+from rivermouth.cli.serving import close, listening, loop_factory, serving
+from rivermouth.compose import Services
+from rivermouth.config.load import parse
+from rivermouth.dialects import discover
+from rivermouth.http.server import Server
+from rivermouth.store.datadir import DataDir
+from rivermouth.store.port import CallRecord, Status
+from rivermouth.store.sqlite import SqliteCallStore
+
+T = TypeVar("T")
+
+DEADLINE_S: Final = 10.0
+ASK_AGAIN_S: Final = 0.005
+LOOPBACK: Final = "127.0.0.1"
+
+
+class Inside(NamedTuple):
+    """What the server's thread tells when it takes connections."""
+
+    loop: asyncio.AbstractEventLoop
+    server: Server
+    services: Services
+
+
+class Lab:
+    """One running server.  `log` is what it has logged, one mapping for each line."""
+
+    def __init__(self, ports: list[int], data: DataDir, inside: Inside, log: list[MutableMapping[str, Any]]) -> None:
+        self.ports = ports
+        self.port = ports[0]
+        self.url = f"http://{LOOPBACK}:{self.port}"
+        self.inside = inside
+        self.log = log
+        self._store = SqliteCallStore.reader(data.database)
+
+    def inflight(self) -> int:
+        """Calls that run now."""
+        return len(self.inside.services.engine.inflight)
+
+    def on_loop(self, ask: Callable[[], T]) -> T:
+        """The answer of a function that runs on the server's loop."""
+        told: Future[T] = Future()
+        self.inside.loop.call_soon_threadsafe(lambda: told.set_result(ask()))
+        return told.result(DEADLINE_S)
+
+    def tasks(self) -> int:
+        """Tasks that are alive on the server's loop."""
+        return self.on_loop(lambda: len(asyncio.all_tasks()))
+
+    def connections(self) -> int:
+        """Clients that are connected."""
+        return self.on_loop(lambda: len(self.inside.server.server_state.connections))
+
+    def stop(self) -> None:
+        """What a signal does: the first begins the drain, the second hurries."""
+        self.inside.loop.call_soon_threadsafe(self.inside.server.stop)
+
+    async def idle(self) -> None:
+        """Returns when no call runs."""
+        await until(lambda: self.inflight() == 0, "no call runs")
+
+    async def record(self, call_id: str) -> CallRecord:
+        """The record of a call, once it is final."""
+
+        def final() -> CallRecord | None:
+            found = self._store.get(call_id)
+            return found if found is not None and found.status is not Status.OPEN else None
+
+        return await until(final, f"the record of {call_id} is final")
+
+    async def last(self) -> CallRecord:
+        """The record of the newest call, once it is there and final: for a client that never saw an id."""
+        rows = await until(lambda: self._store.list(1), "there is a record")
+        return await self.record(rows[0].id)
+
+    def records(self) -> list[CallRecord]:
+        """Every record, open ones too, newest first."""
+        return list(self._store.list(10_000))
+
+    def dispose(self) -> None:
+        self._store.dispose()
+
+
+async def until(ask: Callable[[], T | None], what: str) -> T:
+    """The first answer that is true.  For what is outside this loop and tells nobody when it changes."""
+    ends_at = time.monotonic() + DEADLINE_S
+    while not (answer := ask()):
+        assert time.monotonic() < ends_at, f"not within {DEADLINE_S:g} s: {what}"
+        await asyncio.sleep(ASK_AGAIN_S)
+    return answer
+
+
+class Alarm(logging.Handler):
+    """Keeps what the libraries below the server complain of: a task's lost exception, a crashed application."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.heard: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.heard.append(self.format(record))
+
+
+@contextmanager
+def listening_to_logs() -> Iterator[list[MutableMapping[str, Any]]]:
+    """What is logged inside; nothing of it may tell of a crash."""
+    alarm = Alarm()
+    root = logging.getLogger()
+    root.addHandler(alarm)
+    try:
+        with capture_logs() as log:
+            yield log
+    finally:
+        root.removeHandler(alarm)
+    assert not alarm.heard, alarm.heard
+    assert not [line for line in log if line["event"].endswith(".crashed")], log
+
+
+@contextmanager
+def lab(
+    folder: Path,
+    config: str = "",
+    *,
+    addresses: int = 1,
+    scripted: bool = True,
+    env: Mapping[str, str] | None = None,
+) -> Iterator[Lab]:
+    """A server with this configuration; its data is in `folder`/data, also that of a server before."""
+    made = parse(config, "rivermouth.toml", env or {}, frozenset(discover()))
+    sockets = listening([(LOOPBACK, 0)] * addresses)
+    ports = [sock.getsockname()[1] for sock in sockets]
+    made = msgspec.structs.replace(made, server=msgspec.structs.replace(made.server, port=ports[0]))
+    data = DataDir(folder / "data")
+    started: Future[Inside] = Future()
+
+    async def serve() -> None:
+        def ready(server: Server, services: Services) -> None:
+            started.set_result(Inside(asyncio.get_running_loop(), server, services))
+
+        await serving(made, data, sockets, ready, scripted=scripted)
+
+    failed: list[BaseException] = []
+    thread = threading.Thread(target=_run, args=(serve, started, failed), name="lab", daemon=True)
+    before = gc.get_threshold()
+    try:
+        with listening_to_logs() as log:
+            thread.start()
+            server = Lab(ports, data, started.result(DEADLINE_S), log)
+            try:
+                yield server
+            finally:
+                server.dispose()
+                if thread.is_alive():
+                    server.stop()
+                    server.stop()
+                thread.join(DEADLINE_S)
+            assert not thread.is_alive(), "the server did not stop"
+            assert not failed, failed
+    finally:
+        close(sockets)
+        gc.set_threshold(*before)  # `settle` is for a process that does nothing but serve
+        gc.unfreeze()
+
+
+def _run(serve: Callable[[], Coroutine[Any, Any, None]], started: Future[Inside], failed: list[BaseException]) -> None:
+    try:
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
+            runner.run(serve())
+    except BaseException as error:
+        failed.append(error)
+        if not started.done():
+            started.set_exception(error)

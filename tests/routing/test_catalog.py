@@ -1,0 +1,166 @@
+"""Model names to plans (R27), with providers that are fakes: they only list."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from rivermouth.ir.errors import ApiError, Kind
+from rivermouth.ir.reply import ModelInfo
+from rivermouth.routing.catalog import LIST_FRESH_S, LIST_RETRY_S, Catalog
+from rivermouth.routing.endpoint import Endpoint
+
+pytestmark = pytest.mark.anyio
+
+
+class FakeLister:
+    """A provider of which only the list of models exists."""
+
+    dialect = None
+
+    def __init__(self, name: str, *models: str) -> None:
+        self.name = name
+        self.names = models
+        self.asked = 0
+        self.broken = False
+        self.gate: asyncio.Event | None = None
+
+    async def models(self) -> list[ModelInfo]:
+        self.asked += 1
+        if self.gate is not None:
+            await self.gate.wait()
+        if self.broken:
+            raise ApiError(Kind.NETWORK, "no answer")
+        return [ModelInfo(id=name, owner=self.name) for name in self.names]
+
+
+LAB_EU = Endpoint(id="lab-eu", provider="lab", model="x-2026", region="eu-west", retention="none")
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def catalog(*providers: FakeLister, clock: Clock | None = None, own: tuple[str, ...] = ("local",)) -> Catalog:
+    return Catalog(
+        models={"writer": (LAB_EU, Endpoint(id="b/y", provider="b", model="y")), "odd/name": (LAB_EU,)},
+        endpoints=[LAB_EU],
+        providers={p.name: p for p in providers},  # type: ignore[misc]
+        own=tuple(o for o in own if o in {p.name for p in providers}),
+        now_s=clock or Clock(),
+    )
+
+
+async def ids(names: Catalog, model: str) -> list[str]:
+    return [c.endpoint.id for c in (await names.plan(model)).candidates]
+
+
+async def test_an_exact_entry_of_the_config_wins_in_its_order_also_with_a_slash_in_it() -> None:
+    names = catalog(FakeLister("local", "writer"), FakeLister("odd", "name"))
+    assert await ids(names, "writer") == ["lab-eu", "b/y"]
+    assert await ids(names, "odd/name") == ["lab-eu"]
+
+
+async def test_provider_and_model_always_work_for_an_enabled_provider() -> None:
+    lab = FakeLister("lab")
+    assert await ids(catalog(lab), "lab/anything/with/slashes") == ["lab/anything/with/slashes"]
+    assert lab.asked == 0
+
+
+async def test_what_the_config_says_of_a_model_holds_however_it_is_asked_for() -> None:
+    plan = await catalog(FakeLister("lab")).plan("lab/x-2026")
+    assert plan.candidates[0].endpoint == LAB_EU
+
+
+async def test_a_bare_name_is_first_a_local_model_with_or_without_its_tag() -> None:
+    names = catalog(FakeLister("local", "m:latest", "n:7b"), FakeLister("lab", "m", "n:7b"))
+    assert await ids(names, "m") == ["local/m:latest"]
+    assert await ids(names, "m:latest") == ["local/m:latest"]
+    assert await ids(names, "n:7b") == ["local/n:7b"]
+
+
+async def test_then_the_one_provider_that_lists_it() -> None:
+    names = catalog(FakeLister("a", "x"), FakeLister("b", "y"))
+    assert await ids(names, "y") == ["b/y"]
+
+
+async def test_several_holders_are_a_404_that_names_them() -> None:
+    names = catalog(FakeLister("a", "x"), FakeLister("b", "x"))
+    with pytest.raises(ApiError, match="a/x, b/x") as caught:
+        await names.plan("x")
+    assert (caught.value.status, caught.value.code, caught.value.param) == (404, "model_not_found", "model")
+
+
+async def test_an_unknown_name_is_a_404_with_the_near_names() -> None:
+    names = catalog(FakeLister("local", "smollm2:135m"), FakeLister("a", "gpt-x-2026"))
+    with pytest.raises(ApiError, match="smollm2:135m"):
+        await names.plan("smolm2:135m")
+    with pytest.raises(ApiError, match="a/gpt-x-2026"):
+        await names.plan("gpt-x-2025")
+    with pytest.raises(ApiError, match="writer"):
+        await names.plan("writers")
+    with pytest.raises(ApiError) as caught:
+        await names.plan("nothing-like-it-at-all-0123456789")
+    assert caught.value.kind is Kind.NOT_FOUND
+
+
+async def test_a_slash_name_of_an_unknown_provider_is_looked_up_as_a_bare_name() -> None:
+    names = catalog(FakeLister("router", "meta/llama"))
+    assert await ids(names, "meta/llama") == ["router/meta/llama"]
+
+
+async def test_lists_are_fetched_once_kept_a_while_and_survive_a_failure() -> None:
+    clock, lab = Clock(), FakeLister("lab", "x")
+    names = catalog(lab, clock=clock)
+    await names.plan("x")
+    await names.plan("x")
+    assert lab.asked == 1
+    clock.now += LIST_FRESH_S + 1
+    lab.broken = True
+    assert await ids(names, "x") == ["lab/x"]
+    assert lab.asked == 2
+    await names.plan("x")
+    assert lab.asked == 2
+    clock.now += LIST_RETRY_S + 1
+    await names.plan("x")
+    assert lab.asked == 3
+
+
+async def test_two_who_ask_at_once_share_one_fetch_and_one_who_leaves_does_not_stop_it() -> None:
+    lab = FakeLister("lab", "x")
+    lab.gate = asyncio.Event()
+    names = catalog(lab)
+    first, second = asyncio.create_task(names.plan("x")), asyncio.create_task(names.plan("x"))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    first.cancel()
+    lab.gate.set()
+    assert (await second).candidates[0].endpoint.id == "lab/x"
+    assert lab.asked == 1
+
+
+async def test_the_list_of_models_has_configured_names_own_models_and_the_providers_with_a_slash() -> None:
+    names = catalog(FakeLister("local", "m:latest"), FakeLister("lab", "x"))
+    assert {m.id for m in await names.models()} == {"writer", "odd/name", "m:latest", "lab/x"}
+
+
+async def test_one_model_can_be_looked_up_under_every_spelling_that_can_be_called() -> None:
+    names = catalog(FakeLister("local", "m:latest"), FakeLister("lab", "x"))
+    assert (await names.model("m")).id == "m:latest"
+    assert (await names.model("lab/x")).owner == "lab"
+    assert (await names.model("lab/unlisted")).owner == "lab"
+    with pytest.raises(ApiError):
+        await names.model("absent")
+
+
+async def test_a_forgotten_list_is_fetched_again() -> None:
+    lab = FakeLister("lab", "x")
+    names = catalog(lab)
+    await names.plan("x")
+    names.forget("lab")
+    await names.plan("x")
+    assert lab.asked == 2
