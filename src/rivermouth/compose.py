@@ -1,4 +1,8 @@
-"""The composition root: from a configuration to a running set of services.  The only place that names adapters."""
+"""The composition root: from a configuration to a running set of services.  The only place that names adapters.
+
+An adapter that drags a large library along (a database, an HTTP client) is imported where it is made: who does without
+it starts without it, and a local model can be loading while the rest is still being imported.
+"""
 
 from __future__ import annotations
 
@@ -20,16 +24,12 @@ from rivermouth.engine.interrupt import By
 from rivermouth.engine.record import Recorder
 from rivermouth.local.provider import LocalProvider
 from rivermouth.observe import Metrics, watch_loop
-from rivermouth.providers.http import HttpProvider, HttpTarget
 from rivermouth.providers.provider import Provider
-from rivermouth.providers.python import PythonProvider
-from rivermouth.providers.scripted import ScriptedProvider
 from rivermouth.routing.catalog import Catalog
 from rivermouth.routing.endpoint import Endpoint
 from rivermouth.routing.health import Health
 from rivermouth.store.datadir import DataDir
 from rivermouth.store.port import CallRecord, Status
-from rivermouth.store.sqlite import SqliteCallStore
 
 log = structlog.get_logger()
 
@@ -72,12 +72,17 @@ class Ids:
 
 
 @asynccontextmanager
-async def services(config: Config, data: DataDir, *, scripted: bool = False) -> AsyncIterator[Services]:
+async def services(
+    config: Config, data: DataDir, *, scripted: bool = False, local: LocalProvider | None = None
+) -> AsyncIterator[Services]:
     """Open them all, and close them in the opposite order: nothing recorded is lost.
 
+    local: an engine made by `local_provider` that is to be used, and closed, instead of a new one.
     Takes the data directory for this process and ends the calls that a killed server left open.
     Raises `DataDirBusy`, `StoreError`, `ConfigError`.
     """
+    from rivermouth.store.sqlite import SqliteCallStore
+
     async with AsyncExitStack() as stack:
         stack.enter_context(data.lock())
         store = await asyncio.to_thread(SqliteCallStore.open, data.database)
@@ -87,10 +92,12 @@ async def services(config: Config, data: DataDir, *, scripted: bool = False) -> 
             log.warning("calls.interrupted", count=interrupted)
         metrics = Metrics(models=config.models, providers=(LOCAL, SCRIPTED, *config.providers))
         recorder = await stack.enter_async_context(Recorder(store, secrets=config.secrets))
-        local = local_provider(config, data)
+        local = local or local_provider(config, data)
         stack.push_async_callback(local.close)
         providers: dict[str, Provider] = {LOCAL: local}
         if scripted:
+            from rivermouth.providers.scripted import ScriptedProvider
+
             providers[SCRIPTED] = ScriptedProvider()
         for provider in config.providers.values():
             providers[provider.name] = made = _provider(provider, config)
@@ -130,9 +137,13 @@ def local_provider(config: Config, data: DataDir) -> LocalProvider:
 
 def _provider(config: ProviderConfig, whole: Config) -> Provider:
     if config.python is not None:
+        from rivermouth.providers.python import PythonProvider
+
         return PythonProvider(config.name, config.python, timeout_s=config.timeouts.idle_s or whole.timeouts.idle_s)
     if config.dialect is None or config.base_url is None:
         raise TypeError(f"provider {config.name} has neither a generator nor an address")
+    from rivermouth.providers.http import HttpProvider, HttpTarget
+
     connect_s = min(whole.timeouts.connect_s, config.timeouts.connect_s or whole.timeouts.connect_s)
     return HttpProvider(
         HttpTarget(

@@ -85,7 +85,7 @@ def test_the_documented_file_loads(tmp_path: Path):
     assert (lab.api_key.reveal(), lab.api_key.label) == ("lab-1234567890", "LAB_KEY")
     assert lab.headers["x-team"].reveal() == "lab-1234567890"
     assert lab.ca_file == str(tmp_path / "certs/lab.pem")
-    assert lab.quirks == {"no_seed"}
+    assert lab.quirks == {"no_seed", "max_tokens"}
     assert config.data_dir == str(tmp_path / "data")
     assert config.server.keys[0].matches("rk-1234567890")
     assert config.default_model == "gpt-x"
@@ -277,3 +277,15 @@ def test_config_and_file_say_the_same_keys():
         if name not in ("providers", "data_dir"):
             types = [{f.name: f.type for f in msgspec.structs.fields(s)}[name] for s in (ConfigFile, Config)]
             assert types[0] == types[1]
+
+
+@pytest.mark.parametrize(
+    ("quirks", "expected"),
+    [("", {"max_tokens"}), ('quirks = ["max_completion_tokens"]', {"max_completion_tokens"})],
+)
+def test_a_server_that_speaks_openais_dialect_gets_the_name_of_the_limit_that_all_know(
+    quirks: str, expected: set[str]
+) -> None:
+    text = f'[providers.lab]\ndialect = "openai_chat"\nbase_url = "http://127.0.0.1:1/v1"\n{quirks}'
+    config = parse(text, "x.toml", {}, frozenset({"openai_chat"}))
+    assert config.providers["lab"].quirks == expected

@@ -84,6 +84,8 @@ async def silent(asked: Asked) -> None:
 
 
 async def hung_up(asked: Asked) -> None:
+    """Not without a word: a kept connection that closes without one has only been kept too long, and is no failure."""
+    await asked.raw(b"HTTP/1.1 200")
     asked.cut()
 
 
@@ -124,7 +126,7 @@ BEFORE_CONTENT: Final[dict[str, tuple[Fails, Kind]]] = {
     "status 429": (with_status(429), Kind.RATE_LIMITED),
     "our key is refused": (with_status(401), Kind.AUTHENTICATION),
     "a redirect": (with_status(302), Kind.UPSTREAM),
-    "closed without an answer": (hung_up, Kind.NETWORK),
+    "closed within the head": (hung_up, Kind.NETWORK),
     "silence": (silent, Kind.TIMEOUT),
     "a web page": (web_page, Kind.UPSTREAM),
     "not HTTP": (not_http, Kind.UPSTREAM),

@@ -6,7 +6,7 @@ import socket
 from types import TracebackType
 from typing import Self
 
-from tests.sdk.served import DEADLINE_S
+from tests.sdk.served import ASK_AGAIN_S, DEADLINE_S, until
 
 
 class Leader:
@@ -33,9 +33,22 @@ class Leader:
         """Returns when the generator runs."""
         self._met()
 
-    def gone(self) -> bool:
-        """Waits for the generator's own close, which its `with` does however it ends."""
-        return self._met().recv(1) == b""
+    def wait_gone(self) -> None:
+        """Says more until the generator has closed, as its `with` does however it ends.
+
+        It learns between two pieces that nobody listens, and the server takes a moment to see that the client left.
+        """
+        self._met().settimeout(ASK_AGAIN_S)
+        until(self._closed, "the generator has closed")
+
+    def _closed(self) -> bool:
+        try:
+            self._met().sendall(b"for nobody\n")
+            return self._met().recv(1) == b""
+        except TimeoutError:
+            return False
+        except ConnectionError:
+            return True
 
     def _met(self) -> socket.socket:
         if self._line is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+from functools import cached_property
 from types import TracebackType
 from typing import Any, Self
 
@@ -18,34 +19,53 @@ class Wire:
     status, headers: the head, names in lower case.  `body` is what has come so far, with the chunks joined.
     """
 
-    def __init__(self, port: int, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None):
+    def __init__(
+        self, port: int, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None
+    ) -> None:
         data = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
-        lines = [f"{method} {path} HTTP/1.1", "host: 127.0.0.1", f"content-length: {len(data)}"]
+        lines = [f"{method} {path} HTTP/1.1", "host: 127.0.0.1"]
+        lines += [f"content-length: {len(data)}"] if data else []
         lines += [f"{name}: {value}" for name, value in (headers or {}).items()]
         self._socket = socket.create_connection(("127.0.0.1", port), DEADLINE_S)
         self._socket.sendall("\r\n".join(lines).encode() + b"\r\n\r\n" + data)
         self._raw = b""
         self._at = 0
         self._method = method
-        head = self._until(b"\r\n\r\n").decode("latin-1").split("\r\n")
-        self.status = int(head[0].split()[1])
-        self.pairs = [(n.lower(), v.strip()) for n, _, v in (line.partition(":") for line in head[1:] if line)]
-        self.headers = dict(self.pairs)
         self.body = b""
         self.ended = False
 
+    @cached_property
+    def status(self) -> int:
+        return self._head[0]
+
+    @property
+    def pairs(self) -> list[tuple[str, str]]:
+        return self._head[1]
+
+    @cached_property
+    def headers(self) -> dict[str, str]:
+        return dict(self.pairs)
+
+    @cached_property
+    def _head(self) -> tuple[int, list[tuple[str, str]]]:
+        """Read when it is wanted: a server may hold it until it knows how the answer begins."""
+        head = self._until(b"\r\n\r\n").decode("latin-1").split("\r\n")
+        pairs = [(n.lower(), v.strip()) for n, _, v in (line.partition(":") for line in head[1:] if line)]
+        return int(head[0].split()[1]), pairs
+
     def read_until(self, mark: bytes) -> bytes:
         """All of the body so far, as soon as `mark` is in it."""
+        assert self.headers["transfer-encoding"] == "chunked"
         while mark not in self.body:
             assert not self.ended, f"the body ended without {mark!r}: {self.body!r}"
             self._chunk()
         return self.body
 
     def read(self) -> bytes:
-        """The whole body, to its proper end."""
+        """The whole body, to its proper end; again what was read."""
         if self._method == "HEAD":
             return b""
-        if "content-length" in self.headers:
+        if "content-length" in self.headers and not self.ended:
             self.body = self._take(int(self.headers["content-length"]))
             self.ended = True
         while not self.ended:

@@ -101,7 +101,7 @@ def server(
     name = model or chosen(config, local_models(data))  # before the server is started: without a model none is
     from rivermouth.cli.embedded import embedded
 
-    with embedded(config, data) as address:
+    with embedded(config, data, name) as address:
         yield Client(address, config.server.keys[0] if config.server.keys else None), name
 
 

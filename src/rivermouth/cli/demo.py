@@ -63,8 +63,11 @@ def run(*, config_file: Path | None, host: str | None, port: int | None, data_di
     if why is not None:
         say(f"{why}\n{FALLEN_BACK}")
     sockets = [free_port(config.server.host, config.server.port)]
-    show = Show(config, SCRIPTED if why is not None else MODEL, sockets[0], once=once)
-    until_stopped(without_drain(config), data, sockets, show.ready, scripted=why is not None)
+    real = why is None
+    show = Show(config, MODEL if real else SCRIPTED, sockets[0], once=once)
+    until_stopped(
+        without_drain(config), data, sockets, show.ready, scripted=not real, warm=MODEL if real else None
+    )
     if once and not show.answered:
         raise typer.Exit(Exit.FAILED)
 
@@ -158,7 +161,7 @@ class Show:
 def timing(begun: float, first: float, ended: float, tokens: int | None) -> str:
     """How fast it was."""
     rate = f", then {tokens / (ended - first):.0f} tokens/s" if tokens and ended > first else ""
-    return f"first token after {first - begun:.1f} s (the model was loaded in it){rate}"
+    return f"first token after {first - begun:.1f} s, with the model's loading{rate}"
 
 
 def ways(url: str, model: str) -> list[str]:

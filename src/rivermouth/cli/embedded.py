@@ -30,8 +30,8 @@ LOOPBACK = "127.0.0.1"
 
 
 @contextmanager
-def embedded(config: Config, data: DataDir) -> Iterator[str]:
-    """The address of a server that lives as long as this.  Raises what `serving` raises."""
+def embedded(config: Config, data: DataDir, model: str) -> Iterator[str]:
+    """The address of a server that lives as long as this, and has `model` ready.  Raises what `serving` raises."""
     from rivermouth.observe import configure_logging
 
     configure_logging("console", level=logging.ERROR, secrets=config.secrets)
@@ -39,7 +39,7 @@ def embedded(config: Config, data: DataDir) -> Iterator[str]:
     config = msgspec.structs.replace(config, timeouts=msgspec.structs.replace(config.timeouts, drain_s=0.0))
     started: Future[tuple[str, asyncio.AbstractEventLoop, Server]] = Future()
     # A daemon, so that a second Ctrl-C always ends the process; the kernel and the engine processes clean up after it.
-    thread = threading.Thread(target=_serve, args=(config, data, started), name="server", daemon=True)
+    thread = threading.Thread(target=_serve, args=(config, data, model, started), name="server", daemon=True)
     thread.start()
     url, loop, server = started.result()
     try:
@@ -49,7 +49,9 @@ def embedded(config: Config, data: DataDir) -> Iterator[str]:
         thread.join()
 
 
-def _serve(config: Config, data: DataDir, started: Future[tuple[str, asyncio.AbstractEventLoop, Server]]) -> None:
+def _serve(
+    config: Config, data: DataDir, model: str, started: Future[tuple[str, asyncio.AbstractEventLoop, Server]]
+) -> None:
     """The thread: serves until it is stopped; a failure to start is told to who waits."""
     sockets = listening([(LOOPBACK, 0)])
 
@@ -58,7 +60,7 @@ def _serve(config: Config, data: DataDir, started: Future[tuple[str, asyncio.Abs
 
     try:
         with asyncio.Runner() as runner:
-            runner.run(serving(config, data, sockets, ready, scripted=False))
+            runner.run(serving(config, data, sockets, ready, scripted=False, warm=model))
     except (DataDirBusy, StoreError, ConfigError, ApiError, OSError) as error:
         if started.done():
             raise

@@ -70,11 +70,12 @@ def until_stopped(
     *,
     scripted: bool,
     tls: Tls | None = None,
+    warm: str | None = None,
 ) -> None:
     """Serves in this thread until a signal or `ready`'s server is stopped, and closes the sockets."""
     try:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
-            runner.run(serving(config, data, sockets, ready, scripted=scripted, tls=tls))
+            runner.run(serving(config, data, sockets, ready, scripted=scripted, tls=tls, warm=warm))
     finally:
         close(sockets)
 

@@ -5,34 +5,59 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable
+from contextlib import AsyncExitStack, suppress
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from rivermouth.cli.places import WILDCARDS, announced
 from rivermouth.config import Config
+from rivermouth.ir.errors import ApiError
 from rivermouth.store.datadir import DataDir
 
 if TYPE_CHECKING:
     from rivermouth.compose import Services
     from rivermouth.http.server import Server
+    from rivermouth.local.provider import LocalProvider
 
 Ready = Callable[["Server", "Services"], None]
 Tls = tuple[str, str]
 
 
 async def serving(
-    config: Config, data: DataDir, sockets: list[socket.socket], ready: Ready, *, scripted: bool, tls: Tls | None = None
+    config: Config,
+    data: DataDir,
+    sockets: list[socket.socket],
+    ready: Ready,
+    *,
+    scripted: bool,
+    tls: Tls | None = None,
+    warm: str | None = None,
 ) -> None:
     """Serves until it is stopped; `ready` is called on the loop when connections are taken.
 
+    warm: a local model that will be asked at once, so its engine process loads it while everything else starts.
     Raises `DataDirBusy`, `StoreError`, `ConfigError`.
     """
-    from rivermouth.compose import services
-    from rivermouth.http.front import server
+    from rivermouth.compose import local_provider, services
 
-    async with services(config, data, scripted=scripted) as made:
-        running = server(made, tls=tls)
-        with announced(data, url_of(sockets[0], tls) + config.http.base_path):
-            await running.run_on(sockets, lambda: ready(running, made))
+    async with AsyncExitStack() as stack:
+        local = local_provider(config, data)
+        stack.push_async_callback(local.close)
+        if warm is not None:
+            warming = asyncio.create_task(_warm(local, warm))
+            stack.callback(warming.cancel)
+        # In a thread, because it takes a second or two, in which the loop has an engine process to start.
+        front = await asyncio.to_thread(import_module, "rivermouth.http.front")
+        made = await stack.enter_async_context(services(config, data, scripted=scripted, local=local))
+        running: Server = front.server(made, tls=tls)
+        stack.enter_context(announced(data, url_of(sockets[0], tls) + config.http.base_path))
+        await running.run_on(sockets, lambda: ready(running, made))
+
+
+async def _warm(local: LocalProvider, model: str) -> None:
+    """Loads it; why that fails is told to the call that needs it."""
+    with suppress(ApiError):
+        await local.pool.load(await asyncio.to_thread(local.registry.get, model))
 
 
 def listening(addresses: list[tuple[str, int]]) -> list[socket.socket]:

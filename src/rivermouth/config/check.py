@@ -87,8 +87,14 @@ def _from_file(name: str, table: ProviderTable, environ: Mapping[str, str]) -> P
         headers=table.headers,
         timeouts=table.timeouts,
         python=table.python,
-        quirks=frozenset(table.quirks) | (preset.quirks if preset else frozenset()),
+        quirks=frozenset(table.quirks) | (preset.quirks if preset else _usual_quirks(table)),
     )
+
+
+def _usual_quirks(table: ProviderTable) -> frozenset[str]:
+    """Servers that speak OpenAI's dialect know `max_tokens`; its newer name only some, unless the file says so."""
+    renames = {"max_tokens", "max_completion_tokens"} & set(table.quirks)
+    return frozenset({"max_tokens"}) if table.dialect == "openai_chat" and not renames else frozenset()
 
 
 def _from_environment(name: str, preset: Preset, environ: Mapping[str, str]) -> ProviderConfig | None:

@@ -42,18 +42,19 @@ PRESETS: Final[dict[str, Preset]] = {
         dialect="openai_chat",
         base_url="https://api.groq.com/openai/v1",
         keys=("GROQ_API_KEY",),
-        quirks=frozenset({"no_logit_bias"}),
+        quirks=frozenset({"max_tokens", "no_logit_bias"}),
     ),
     "kimi": Preset(
         dialect="openai_chat",
         base_url="https://api.moonshot.ai/v1",
         keys=("KIMI_API_KEY", "MOONSHOT_API_KEY"),
+        quirks=frozenset({"max_tokens"}),
     ),
     "gemini": Preset(
         dialect="openai_chat",
         base_url="https://generativelanguage.googleapis.com/v1beta/openai",
         keys=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
-        quirks=frozenset({"no_metadata", "no_penalties", "no_seed"}),
+        quirks=frozenset({"max_tokens", "no_metadata", "no_penalties", "no_seed"}),
     ),
     "ollama": Preset(dialect="ollama", base_url="http://127.0.0.1:11434/api", address="OLLAMA_HOST"),
 }

@@ -100,36 +100,34 @@ class Engine:
     async def _run(self, call: Call, sink: Sink, once: Once) -> None:
         ledger = call.ledger
         self.inflight.add(call)
-        final = ledger.closed(Status.CANCELLED, by=By.SHUTDOWN)
+        end: tuple[Status, ApiError | None, By | None] = (Status.CANCELLED, None, By.SHUTDOWN)
         try:
-            call.opening = asyncio.ensure_future(self._recorder.open(ledger.opened))
+            call.opening = self._recorder.begin(ledger.opened)
             call.opening.add_done_callback(_seen)
             await self._attempts(call, once)
-            final = ledger.closed(Status.COMPLETED)
+            end = (Status.COMPLETED, None, None)
         except ApiError as error:
-            final = ledger.closed(Status.FAILED, error)
+            end = (Status.FAILED, error, None)
             await self._tell(call, sink, error)
         except Stopped as stopped:
-            final = ledger.closed(Status.CANCELLED, by=stopped.by)
+            end = (Status.CANCELLED, None, stopped.by)
             if stopped.by is not By.CLIENT:
                 await self._tell(call, sink, ApiError(Kind.OVERLOADED, "the server is shutting down", retry_after_s=5))
-        except asyncio.CancelledError:
-            final = ledger.closed(Status.CANCELLED, by=By.SHUTDOWN)
-            raise
         except Exception as error:  # the pump's seam: whatever it is, the client and the record learn of it
             log.exception("call.crashed", call=call.id)
             failure = ApiError(Kind.INTERNAL, f"internal error ({type(error).__name__}); the log has it under this id")
-            final = ledger.closed(Status.FAILED, failure)
+            end = (Status.FAILED, failure, None)
             await self._tell(call, sink, failure)
         finally:
             self.inflight.discard(call)
+            final = ledger.closed(*end)
             self._recorder.close(final)
             self._ended(final)
 
     async def _attempts(self, call: Call, once: Once) -> None:
         """Obey `next_step` until a candidate has answered.  Raises the error that is the call's."""
         loop = asyncio.get_running_loop()
-        with call.interrupt.armed():
+        with call.interrupt:
             plan = await self._catalog.plan(call.request.model)
         call.ledger.planned(plan)
         failed: list[Failed] = []
@@ -141,7 +139,7 @@ class Engine:
             if isinstance(step, GiveUp):
                 raise as_the_client_sees_it(step.error)
             if step.wait_s:
-                with call.interrupt.armed():
+                with call.interrupt:
                     await asyncio.sleep(step.wait_s)
             endpoint = plan.candidates[step.candidate].endpoint
             try:
@@ -179,7 +177,7 @@ class Engine:
         upstream: Upstream | None = None
         deadlines: Deadlines | None = None
         try:
-            with call.interrupt.armed():
+            with call.interrupt:
                 await provider.prepare(request, endpoint.model)
                 deadlines = self._deadlines(call, sink, endpoint)
                 upstream = await provider.open(request, endpoint.model, same_dialect=same, warn=ignored.append)
@@ -212,7 +210,7 @@ class Engine:
         provider = self._providers[endpoint.provider]
         deadlines: Deadlines | None = None
         try:
-            with call.interrupt.armed():
+            with call.interrupt:
                 await provider.prepare(request, endpoint.model)
                 deadlines = self._deadlines(call, sink, endpoint)
                 reply = await provider.embed(request, endpoint.model)
@@ -232,12 +230,12 @@ class Engine:
 
     def _deadlines(self, call: Call, sink: Sink, endpoint: Endpoint) -> Deadlines:
         """The clocks of one attempt; they start now, when the target has begun."""
-        limits = self._settings.for_provider(endpoint.provider)
+        limits, now = self._settings.for_provider(endpoint.provider), asyncio.get_running_loop().time()
         if call.total_at is None:
-            call.total_at = asyncio.get_running_loop().time() + limits.total_s
+            call.total_at = now + self._settings.limits.total_s
         data = call.dialect.keep_alive if call.streams else None
         quiet = self._keep_alive(call, sink, data) if data is not None else None
-        return Deadlines(limits, call.total_at, call.interrupt.expire, quiet)
+        return Deadlines(limits, min(call.total_at, now + limits.total_s), call.interrupt.expire, quiet)
 
     def _keep_alive(self, call: Call, sink: Sink, data: bytes) -> Callable[[], None]:
         """A callback that shows life once; its task lives as long as the send takes."""

@@ -3,15 +3,14 @@
 Client gone, a stop endpoint, a clock that ran out, the server's shutdown: all are causes here.  A clock ends one
 attempt and is forgotten with it, so that another endpoint may be tried; a cancel stays, and hits whatever is waited
 for next.
-Cleaning up happens outside `armed`, so nothing interrupts it.
+Cleaning up happens outside the `with`, so nothing interrupts it.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
 from enum import StrEnum
+from types import TracebackType
 
 from rivermouth.ir.errors import ApiError
 
@@ -33,7 +32,11 @@ class Stopped(Exception):
 
 
 class Interrupt:
-    """Cancels the task inside `with interrupt.armed():`, which then raises `Stopped` or the clock's `ApiError`."""
+    """Cancels the task inside `with interrupt:`, which then raises `Stopped` or the clock's `ApiError`.
+
+    A cause that came before raises at once.  A cancellation that is not ours (the task's owner wants it gone) passes
+    through untouched.  Not to be nested.
+    """
 
     __slots__ = ("_hit", "_task", "by", "error")
 
@@ -55,29 +58,19 @@ class Interrupt:
             self.error = error
             self._strike()
 
-    @contextmanager
-    def armed(self) -> Iterator[None]:
-        """While inside, the current task is cancelled by a cause; one that came before raises at once.
-
-        A cancellation that is not ours (the task's owner wants it gone) passes through untouched.
-        """
+    def __enter__(self) -> None:
         if self.by is not None:
             raise Stopped(self.by)
         self.error = None
         self._hit = False
         self._task = asyncio.current_task()
-        try:
-            yield
-        except asyncio.CancelledError:
-            if not self._struck():
-                raise
-            raise self._cause() from None
-        finally:
-            self._task = None
 
-    def _struck(self) -> bool:
-        """True when the cancellation that just arrived is ours alone; it is taken back from the task then."""
-        return self._hit and self._task is not None and self._task.uncancel() == 0
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        task, self._task = self._task, None
+        if isinstance(error, asyncio.CancelledError) and self._hit and task is not None and task.uncancel() == 0:
+            raise self._cause() from None
 
     def _cause(self) -> Exception:
         if self.by is not None:

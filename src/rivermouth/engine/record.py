@@ -56,6 +56,8 @@ __all__ = [
     "clean",
 ]
 
+LINGER_S: Final = 0.02
+"""How long an end may wait for company.  Waking the writer's thread is dearer than writing a row."""
 BARE_MESSAGE: Final = "the record of this call could not be written whole"
 
 _log: Final = structlog.stdlib.get_logger()
@@ -153,6 +155,7 @@ class Recorder:
         self._batch = _Batch()
         self._taken = _Batch()
         self._idle = False
+        self._linger: asyncio.TimerHandle | None = None
         self._stopping = False
         self._gave_up = threading.Event()
         self._room: asyncio.Event | None = None
@@ -184,6 +187,17 @@ class Recorder:
             self._wake()
         await committed
 
+    def begin(self, record: CallRecord) -> asyncio.Future[None]:
+        """`open` as a future; without a task of its own while there is room."""
+        loop, _ = self._running()
+        if self._load() >= self._limit or self._stopping:
+            return asyncio.ensure_future(self.open(record))
+        committed = loop.create_future()
+        with self._ready:
+            self._batch.opens.append((record, committed))
+            self._wake()
+        return committed
+
     def checkpoint(
         self,
         call_id: str,
@@ -199,7 +213,7 @@ class Recorder:
             if attempt is None and before is not None:
                 attempt = before.attempt
             self._batch.marks[call_id] = Checkpoint(call_id, output_tokens, text_chars, estimated, attempt)
-            self._wake()
+            self._wake_soon()
 
     def close(self, record: CallRecord) -> None:
         """The call's one end.  Never waits, never drops; a second end of a call is ignored by the store."""
@@ -207,7 +221,7 @@ class Recorder:
         with self._ready:
             self._batch.marks.pop(record.id, None)
             self._batch.closes.append(record)
-            self._wake()
+            self._wake_soon()
 
     async def flush(self) -> None:
         """Returns when everything handed in before is committed."""
@@ -273,6 +287,16 @@ class Recorder:
         if self._idle:
             self._idle = False
             self._ready.notify()
+
+    def _wake_soon(self) -> None:
+        """Nobody waits for an end or a checkpoint: they go with the next open row, or after `LINGER_S`."""
+        if self._idle and self._linger is None:
+            self._linger = self._running()[0].call_later(LINGER_S, self._lingered)
+
+    def _lingered(self) -> None:
+        self._linger = None
+        with self._ready:
+            self._wake()
 
     # What follows runs in the writer's thread, but for `_resolve` and `_refuse`.
 

@@ -18,7 +18,7 @@ from rivermouth.engine.call import Call, estimate_input
 from rivermouth.engine.engine import Engine
 from rivermouth.engine.interrupt import By
 from rivermouth.http.body import ClientLeft, Receive, read_body
-from rivermouth.http.disconnect import watched
+from rivermouth.http.disconnect import Watched
 from rivermouth.http.headers import JSON, Header, client_request_id, get, identity
 from rivermouth.http.keys import Keys
 from rivermouth.http.lifecycle import Lifecycle
@@ -177,7 +177,7 @@ class DataPlane:
             await self._models_here.stand_by(match, request, exchange.answer(request.model), exchange.sink)
             return
         call = self._call(exchange, request)
-        async with watched(exchange.receive, lambda: call.interrupt.cancel(By.CLIENT)):
+        with Watched(exchange.receive, lambda: call.interrupt.cancel(By.CLIENT)):
             await self._engine.generate(call, exchange.sink)
 
     async def _embed(self, exchange: Exchange) -> None:
@@ -185,7 +185,7 @@ class DataPlane:
         if match.dialect.parse_embed is None:
             raise TypeError(f"{match.dialect.name} routes embeddings and cannot parse them")
         call = self._call(exchange, match.dialect.parse_embed(exchange.body, match.route, match.model))
-        async with watched(exchange.receive, lambda: call.interrupt.cancel(By.CLIENT)):
+        with Watched(exchange.receive, lambda: call.interrupt.cancel(By.CLIENT)):
             await self._engine.embed(call, exchange.sink)
 
     async def _count_tokens(self, exchange: Exchange) -> None:

@@ -7,23 +7,32 @@ drained to its end.  One small task beside each call waits there.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
+from types import TracebackType
 
 from rivermouth.http.body import Receive
 
 
-@asynccontextmanager
-async def watched(receive: Receive, gone: Callable[[], None]) -> AsyncIterator[None]:
-    """While inside, `gone` is called once if the client disconnects."""
+class Watched:
+    """While inside `with Watched(receive, gone):`, `gone` is called once if the client disconnects."""
 
-    async def watch() -> None:
-        while (await receive())["type"] != "http.disconnect":
+    __slots__ = ("_gone", "_receive", "_task")
+
+    def __init__(self, receive: Receive, gone: Callable[[], None]) -> None:
+        self._receive = receive
+        self._gone = gone
+        self._task: asyncio.Task[None] | None = None
+
+    def __enter__(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._watch())
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _watch(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
             pass
-        gone()
-
-    task = asyncio.get_running_loop().create_task(watch())
-    try:
-        yield
-    finally:
-        task.cancel()
+        self._gone()

@@ -12,7 +12,7 @@ from typing import Any
 from rivermouth.dialects.dialect import Answer, Dialect, Operation
 from rivermouth.engine.interrupt import By, Interrupt, Stopped
 from rivermouth.http.body import Receive
-from rivermouth.http.disconnect import watched
+from rivermouth.http.disconnect import Watched
 from rivermouth.http.headers import JSON
 from rivermouth.http.routes import Match
 from rivermouth.http.sink import AsgiSink
@@ -72,9 +72,9 @@ class Models:
         """Frames until the one end; a client that leaves stops the download, unless somebody else follows it."""
         asked = visit.parsed()
         interrupt = Interrupt()
-        async with watched(visit.receive, lambda: interrupt.cancel(By.CLIENT)):
+        with Watched(visit.receive, lambda: interrupt.cancel(By.CLIENT)):
             try:
-                with interrupt.armed():
+                with interrupt:
                     async with aclosing(self._local.pull(asked.model)) as frames:
                         await self._follow(visit, frames, stream=asked.stream)
             except Stopped:

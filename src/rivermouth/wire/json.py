@@ -22,6 +22,7 @@ Raw = msgspec.Raw
 _encoder: Final = _Encoder()
 _encode: Final = _encoder.encode
 _any: Final = Typed()
+_text: Final = Typed(str)
 _fields: Final = Typed(dict[str, msgspec.Raw])
 _LONE_SURROGATE: Final = re.compile(
     rb"\\\\|\\u[dD][89abAB][0-9a-fA-F]{2}(?:\\u[dD][c-fC-F][0-9a-fA-F]{2})?|\\u[dD][c-fC-F][0-9a-fA-F]{2}"
@@ -74,6 +75,15 @@ def decode_as(decoder: Typed[T], data: bytes | memoryview | msgspec.Raw) -> T:
         return decoder.decode(mended)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise WireError(str(error)) from None
+
+
+def text(data: bytes) -> str | None:
+    """The one JSON string that `data` is; None when it is anything else.  For the hot path: no exception leaves it."""
+    try:
+        return _text.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        mended = _mend_surrogates(data)
+        return text(mended) if mended is not None else None
 
 
 def typed(shape: type[T]) -> Typed[T]:

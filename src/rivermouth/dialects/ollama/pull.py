@@ -22,7 +22,7 @@ from rivermouth.wire import json
 
 
 class Step(Protocol):
-    """Where a pull is: `status` is the line's own; `digest`, `total` and `completed` (bytes) are set on a file's lines."""
+    """Where a pull is: `status` is the line's own; the rest (bytes) is set on the lines of a file."""
 
     @property
     def status(self) -> str: ...

@@ -18,7 +18,7 @@ from rivermouth.dialects.openai_chat.shapes import (
     UsageShape,
 )
 from rivermouth.dialects.openai_chat.tables import FINISH_FAILED, FINISH_IN
-from rivermouth.dialects.openai_chat.template import LEARN_CAP, PROBE, PROBE_TEXT, cut, text_between
+from rivermouth.dialects.openai_chat.template import LEARN_CAP, PROBE, PROBE_TEXT, cut
 from rivermouth.dialects.openai_chat.usage import read_usage
 from rivermouth.ir.errors import ApiError, Kind, WireError, truncated
 from rivermouth.ir.events import (
@@ -53,6 +53,7 @@ PROSE_MEMBERS: Final = {
 }
 _chunk: Final = json.typed(Chunk)
 _decode: Final = json.decode_as
+_text: Final = json.text
 
 
 class ChoiceState:
@@ -91,11 +92,13 @@ class Decoder:
         data = frame.data
         if self._done or not data:
             return []
-        head = self._head
-        if head is not None and data.startswith(head) and data.endswith(self._tail):
-            events = self._carry_on(data)
-            if events is not None:
-                return events
+        head, plain = self._head, self._plain
+        if head is not None and plain is not None and data.startswith(head) and data.endswith(self._tail):
+            choice, kind = plain
+            if choice.kind is kind and not choice.signature:
+                text = _text(data[len(head) : len(data) - len(self._tail)])
+                if text:
+                    return [TextDelta(choice.part, text) if kind is _TEXT else ReasoningDelta(choice.part, text)]
         if data.startswith(b"[DONE]"):
             return self._close()
         if frame.name == "error":
@@ -142,20 +145,6 @@ class Decoder:
         return events if self._done else events + self._close()
 
     # -- the hot path ------------------------------------------------------------------------------------------------
-
-    def _carry_on(self, data: bytes) -> list[Event] | None:
-        """The event of a frame like the last one; None when it has to be read whole."""
-        assert self._head is not None
-        assert self._plain is not None
-        choice, kind = self._plain
-        if choice.kind is not kind or choice.signature:
-            return None
-        text = text_between(data, len(self._head), len(data) - len(self._tail))
-        if text is None:
-            return None
-        if not text:
-            return []
-        return [TextDelta(choice.part, text) if kind is _TEXT else ReasoningDelta(choice.part, text)]
 
     def _learn(self, chunk: Chunk, data: bytes) -> None:
         """Cut the frame around its text, if it is nothing but text; a probe in its place proves the cut."""

@@ -14,7 +14,7 @@ from rivermouth.dialects.openai_chat.encoder import DONE
 from rivermouth.dialects.openai_chat.failures import encode_stream_error
 from rivermouth.dialects.openai_chat.shapes import Chunk
 from rivermouth.dialects.openai_chat.splice import drop_member, members, replace_member, set_member
-from rivermouth.dialects.openai_chat.template import LEARN_CAP, PROBE, cut, text_between
+from rivermouth.dialects.openai_chat.template import LEARN_CAP, PROBE, cut
 from rivermouth.ir.errors import ApiError
 from rivermouth.ir.events import ArgsDelta, Error, Event, Finish, ReasoningDelta, TextDelta
 from rivermouth.wire import json, sse
@@ -51,10 +51,10 @@ class Relay:
         if len(events) == 1 and type(events[0]) in _PLAIN:
             head = self._head
             if head is not None and data.startswith(head) and data.endswith(self._tail):
-                end = len(data) - len(self._tail)
-                if text_between(data, len(head), end) is not None:
+                text = data[len(head) : len(data) - len(self._tail)]
+                if _is_string(text):
                     before, after = self._edited
-                    return before + json.line_safe(data[len(head) : end]) + after
+                    return before + (text if text.isascii() else json.line_safe(text)) + after
             framed = self._plain(data)
             if self._lessons < LEARN_CAP:
                 self._learn(data)
@@ -144,6 +144,13 @@ def _without_usage(data: bytes) -> bytes:
     if data.count(_NULL_USAGE) == 1 and data.count(b'"usage"') == 1:
         return data.replace(_NULL_USAGE, b"")
     return drop_member(data, "usage")
+
+
+def _is_string(data: bytes) -> bool:
+    """True for exactly one JSON string.  The decoder has read the frame, so it is JSON: only a quote inside matters."""
+    if data.count(b'"') == 2 and data[:1] == data[-1:] == b'"' and data[-2:-1] != b"\\":
+        return True
+    return json.text(data) is not None
 
 
 def _frame(data: bytes) -> bytes:

@@ -10,16 +10,12 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from rivermouth.ir.errors import WireError
-from rivermouth.wire import json
-
 PROBE: Final = b'"\\u0001"'
 PROBE_TEXT: Final = "\x01"
 # How often a stream may be looked at again: one whose every frame differs elsewhere too is read whole each time.
 LEARN_CAP: Final = 8
 
 _VALUE: Final = re.compile(rb'"(?:content|reasoning_content|reasoning)"\s*:\s*("(?:[^"\\]|\\.)+")')
-_text: Final = json.typed(str)
 
 
 def cut(data: bytes) -> tuple[bytes, bytes] | None:
@@ -28,11 +24,3 @@ def cut(data: bytes) -> tuple[bytes, bytes] | None:
     if len(found) != 1:
         return None
     return data[: found[0].start(1)], data[found[0].end(1) :]
-
-
-def text_between(data: bytes, start: int, end: int) -> str | None:
-    """The string that stands alone in `data[start:end]`; None when something else is there."""
-    try:
-        return json.decode_as(_text, data[start:end])
-    except WireError:
-        return None
