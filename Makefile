@@ -11,7 +11,7 @@ help: ## what can be asked for
 setup: ## make .venv with everything that running and testing need
 	@requirements/install dev
 
-demo: ## pull a small model, serve it, and stream an answer in three dialects
+demo: ## pull a small model, serve it, stream one answer of it, and go on serving
 	@requirements/install runtime
 	$(BIN)/rivermouth demo $(ARGS)
 

@@ -20,6 +20,8 @@ import pytest
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 KINDS = ("promise", "fault")
+COVERS = "covers"
+"""The property of a report that carries a test's claims: with xdist, the process that judges is not the one that runs."""
 ROW = re.compile(r"^\| (?P<line>\d+|F\d+) \|", re.MULTILINE)
 RANGE = re.compile(r"(\d+)-(\d+)")
 
@@ -104,6 +106,7 @@ class Ledger:
             raise pytest.UsageError(f"{item.nodeid} names lines that no document has: {sorted(unknown)}")
         if claims:
             self.claims[item.nodeid] = claims
+            item.user_properties.append((COVERS, " ".join(sorted(claims))))
 
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
         wanted = (config.option.covering or "").replace(",", " ").split()
@@ -121,7 +124,7 @@ class Ledger:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.when == "call" and report.passed and not hasattr(report, "wasxfail"):
-            self.covered |= self.claims.get(report.nodeid, set())
+            self.covered.update(*(str(value).split() for name, value in report.user_properties if name == COVERS))
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
@@ -162,4 +165,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.pluginmanager.register(Ledger(bool(config.getini("promises_strict")), is_partial(config)), "promise-ledger")
+    worker = hasattr(config, "workerinput")
+    strict = bool(config.getini("promises_strict")) and not worker
+    picked = is_partial(config) or bool(config.option.keyword or config.option.markexpr or config.option.deselect)
+    config.pluginmanager.register(Ledger(strict, worker or picked), "promise-ledger")

@@ -162,7 +162,7 @@ def _provider(config: ProviderConfig, whole: Config) -> Provider:
 def _catalog(config: Config, providers: dict[str, Provider], own: tuple[str, ...]) -> Catalog:
     endpoints = {name: _endpoint(name, e) for name, e in config.endpoints.items()}
     models = {name: tuple(_resolved(ref, endpoints) for ref in m.endpoints) for name, m in config.models.items()}
-    return Catalog(models=models, endpoints=endpoints.values(), providers=providers, own=own, now_s=time.monotonic)
+    return Catalog(models=models, endpoints=endpoints.values(), providers=providers, own=own, default=config.default_model, now_s=time.monotonic)
 
 
 def _endpoint(name: str, config: EndpointConfig) -> Endpoint:
@@ -190,14 +190,13 @@ def _resolved(reference: str, endpoints: dict[str, Endpoint]) -> Endpoint:
 def _settings(config: Config) -> Settings:
     times = config.timeouts
     limits = Limits(
-        connect_s=times.connect_s,
         first_token_s=times.first_token_s,
         idle_s=times.idle_s,
         total_s=times.total_s,
         hold_s=times.hold_s,
     )
     narrower = {name: _narrowed(limits, p.timeouts) for name, p in config.providers.items()}
-    own = msgspec.structs.replace(limits, first_token_s=max(limits.first_token_s, LOCAL_IDLE_S), idle_s=LOCAL_IDLE_S)
+    own = msgspec.structs.replace(limits, idle_s=LOCAL_IDLE_S)
     block = config.routing_block
     return Settings(
         limits=limits,
@@ -209,5 +208,5 @@ def _settings(config: Config) -> Settings:
 
 
 def _narrowed(limits: Limits, timeouts: ProviderTimeouts) -> Limits:
-    given = {f: v for f in timeouts.__struct_fields__ if (v := getattr(timeouts, f)) is not None}
+    given = {f: v for f in limits.__struct_fields__ if (v := getattr(timeouts, f, None)) is not None}
     return msgspec.structs.replace(limits, **given)

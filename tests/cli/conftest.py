@@ -52,10 +52,10 @@ def taken() -> Iterator[int]:
 
 
 @pytest.fixture
-def silent(tmp_path: Path) -> Path:
-    """A configuration whose address nobody answers at: the port is bound, and does not listen."""
+def silent(tmp_path: Path) -> Iterator[Path]:
+    """A configuration whose address nobody answers at: its port is held, and refuses connections."""
     file = tmp_path / "silent.toml"
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
         file.write_text(f"[server]\nport = {sock.getsockname()[1]}\n", encoding="utf-8")
-    return file
+        yield file

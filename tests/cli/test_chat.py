@@ -14,7 +14,7 @@ from rivermouth.config import Config, ServerConfig
 from rivermouth.ir.reply import ModelInfo
 from rivermouth.local.registry import Registry
 from rivermouth.wire import json
-from tests.cli.asking import Terminal, on_terminal, run
+from tests.cli.asking import Cli, Terminal, on_terminal, run
 from tests.cli.test_client import DONE, chunk
 from tests.fakes import SSE, FakeUpstream
 from tests.local.asking import install
@@ -48,8 +48,8 @@ def test_a_model_that_may_cost_money_is_never_chosen() -> None:
         chosen(Config(), [remote])
 
 
-def test_one_question_to_a_server_that_is_found_by_its_data(server: Running, silent: Path) -> None:
-    ran = run("chat", "-p", "Hi", "--data-dir", server.data, "--config", silent)
+def test_one_question_to_a_server_that_is_found_by_its_data(cli: Cli, server: Running, silent: Path) -> None:
+    ran = cli("chat", "-p", "Hi", "--data-dir", server.data, "--config", silent)
     assert ran == (0, TEXT + "\n", "")
 
 
@@ -66,24 +66,25 @@ def test_a_pipe_is_a_question_and_only_the_answer_is_on_stdout(server: Running) 
     ("model", "code", "words"),
     [("nosuch", 5, "model 'nosuch' not found"), ("scripted-error", 1, "fails after 5 tokens")],
 )
-def test_a_failure_is_a_sentence_and_a_code(server: Running, model: str, code: int, words: str) -> None:
-    ran = run("chat", model, "Hi", "--url", server.url)
+def test_a_failure_is_a_sentence_and_a_code(cli: Cli, server: Running, model: str, code: int, words: str) -> None:
+    ran = cli("chat", model, "Hi", "--url", server.url)
     assert ran.code == code
     assert words in ran.err
     assert "Traceback" not in ran.err
 
 
-def test_without_any_server_one_is_started_in_the_process(tmp_path: Path, tiny_file: Path, silent: Path) -> None:
-    data = tmp_path / "data"
-    install(Registry(data / "models"), "tiny", tiny_file)
-    ran = run("chat", "tiny", "Hi", "--data-dir", data, "--config", silent)
+def test_without_any_server_one_is_started_in_the_process(
+    cli: Cli, data_dir: Path, models: Registry, tiny_file: Path, silent: Path
+) -> None:
+    install(models, "tiny", tiny_file)
+    ran = run("chat", "tiny", "Hi", "--data-dir", data_dir, "--config", silent)
     assert ran == (0, TEXT + "\n", "")
-    assert sorted(path.name for path in data.iterdir()) == ["models", "rivermouth.db", "server.lock"]
-    assert json.decode(run("calls", "--json", "--data-dir", data).out.encode())[0]["status"] == "completed"
+    assert sorted(path.name for path in data_dir.iterdir()) == ["models", "rivermouth.db", "server.lock"]
+    assert json.decode(cli("calls", "--json").out.encode())[0]["status"] == "completed"
 
 
-def test_without_any_model_it_says_how_to_get_one(data_dir: Path, silent: Path) -> None:
-    ran = run("chat", "-p", "Hi", "--data-dir", data_dir, "--config", silent)
+def test_without_any_model_it_says_how_to_get_one(cli: Cli, silent: Path) -> None:
+    ran = cli("chat", "-p", "Hi", "--config", silent)
     assert (ran.code, ran.out) == (5, "")
     assert "rivermouth pull smollm2:135m" in ran.err
 

@@ -63,6 +63,16 @@ class Lab:
         """Calls that run now."""
         return len(self.inside.services.engine.inflight)
 
+    def produced(self) -> int:
+        """Characters that the running calls have got from their upstreams."""
+        calls = self.inside.services.engine.inflight
+        return self.on_loop(lambda: sum(call.ledger.checkpoint().text_chars for call in calls))
+
+    def attempts(self) -> int:
+        """Attempts of the running calls that are over."""
+        calls = self.inside.services.engine.inflight
+        return self.on_loop(lambda: sum(len(call.ledger.closed(Status.OPEN).attempts) for call in calls))
+
     def on_loop(self, ask: Callable[[], T]) -> T:
         """The answer of a function that runs on the server's loop."""
         told: Future[T] = Future()
@@ -76,6 +86,10 @@ class Lab:
     def connections(self) -> int:
         """Clients that are connected."""
         return self.on_loop(lambda: len(self.inside.server.server_state.connections))
+
+    def blocked(self) -> bool:
+        """Some client does not take what is there for it."""
+        return self.on_loop(lambda: any(c.flow.write_paused for c in self.inside.server.server_state.connections))
 
     def stop(self) -> None:
         """What a signal does: the first begins the drain, the second hurries."""

@@ -163,9 +163,9 @@ async def begin(asked: Asked, *pieces: bytes) -> None:
         await asked.send(piece)
 
 
-def provider(name: str, url: str, dialect: str = "openai_chat", **clocks: float) -> str:
-    """A provider's table of the configuration; its requests come to /NAME/v1/..."""
-    table = f'[providers.{name}]\ndialect = "{dialect}"\nbase_url = "{url}/{name}/v1"\n'
+def provider(name: str, url: str, *, dialect: str = "openai_chat", more: str = "", **clocks: float) -> str:
+    """A provider's table of the configuration; its requests come to /NAME/v1/...  `more`: further lines of it."""
+    table = f'[providers.{name}]\ndialect = "{dialect}"\nbase_url = "{url}/{name}/v1"\n{more}'
     narrower = "".join(f"{clock} = {value}\n" for clock, value in clocks.items())
     return table + (f"[providers.{name}.timeouts]\n{narrower}" if narrower else "")
 

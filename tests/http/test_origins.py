@@ -11,7 +11,7 @@ DEFAULTS = HttpConfig().allowed_origins
 
 
 def rules(bound: str = "127.0.0.1", *, keyed: bool = False, hosts: tuple[str, ...] = ()) -> Origins:
-    return Origins(bound=bound, hosts=hosts, origins=DEFAULTS, keyed=keyed)
+    return Origins(bound=(bound,), hosts=hosts, origins=DEFAULTS, keyed=keyed)
 
 
 def headers(host: str | None = "127.0.0.1:8080", origin: str | None = None, **more: str) -> list[tuple[bytes, bytes]]:
@@ -50,7 +50,7 @@ def test_listed_origins_get_cors(origin: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "origin", ["https://evil.example", "null", "http://localhost.evil.example", "http://localhost:1@evil"]
+    "origin", ["https://evil.example", "null", "http://[", "http://localhost.evil.example", "http://localhost:1@evil"]
 )
 def test_a_strangers_page_is_refused_while_no_key_is_demanded(origin: str) -> None:
     assert rules().judge("POST", headers(origin=origin)).status == 403

@@ -157,10 +157,19 @@ async def test_one_model_can_be_looked_up_under_every_spelling_that_can_be_calle
         await names.model("absent")
 
 
-async def test_a_forgotten_list_is_fetched_again() -> None:
-    lab = FakeLister("lab", "x")
-    names = catalog(lab)
-    await names.plan("x")
-    names.forget("lab")
-    await names.plan("x")
-    assert lab.asked == 2
+async def test_looking_up_one_model_asks_only_the_provider_that_has_it() -> None:
+    slow = FakeLister("slow", "y")
+    slow.gate = asyncio.Event()
+    names = catalog(FakeLister("local", "m:latest"), slow)
+    assert (await names.model("m")).id == "m:latest"
+    assert (await names.model("writer")).owner == "rivermouth"
+    assert slow.asked == 0
+
+
+async def test_a_name_that_names_no_model_means_the_configured_default() -> None:
+    local = FakeLister("local", "m:latest")
+    names = Catalog(models={}, providers={"local": local}, own=("local",), default="m", now_s=Clock())  # type: ignore[dict-item]
+    assert await ids(names, "dummy") == ["local/m:latest"]
+    assert await ids(names, "tgi") == ["local/m:latest"]
+    with pytest.raises(ApiError):
+        await catalog(local).plan("dummy")

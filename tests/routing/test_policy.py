@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from rivermouth.ir.errors import ApiError, Kind
 from rivermouth.routing.endpoint import Candidate, Endpoint, Plan
-from rivermouth.routing.health import COOLDOWN_MAX_S, FAILURES_TO_OPEN, Health
+from rivermouth.routing.health import COOLDOWN_MAX_S, ENTRIES_CAP, FAILURES_TO_OPEN, Health
 from rivermouth.routing.policy import BACKOFF_MAX_S, FINAL, HEALS, Failed, GiveUp, Try, next_step
 
 NONE: frozenset[str] = frozenset()
@@ -45,7 +45,7 @@ def test_every_failure_before_content_moves_to_the_next_candidate_at_once(kind: 
 
 
 @pytest.mark.parametrize("kind", sorted(FINAL))
-def test_what_another_endpoint_would_say_too_ends_the_call(kind: Kind) -> None:
+def test_what_is_not_wanted_any_more_ends_the_call(kind: Kind) -> None:
     last = error(kind)
     assert step("ab", [(0, last)]) == GiveUp(last)
 
@@ -56,6 +56,14 @@ def test_then_the_same_endpoint_is_asked_again_with_growing_waits(kind: Kind) ->
     assert step("a", [(0, last)]) == Try(0, 0.5)
     assert step("a", [(0, last)] * 2) == Try(0, 1.0)
     assert step("a", [(0, last)] * 3) == GiveUp(last)
+
+
+@pytest.mark.parametrize("kind", [Kind.INVALID_REQUEST, Kind.TOO_LARGE])
+def test_what_one_target_cannot_do_another_may_but_nobody_is_asked_twice(kind: Kind) -> None:
+    refused = error(kind)
+    assert step("ab", [(0, refused)]) == Try(1)
+    assert step("ab", [(0, refused), (1, refused)]) == GiveUp(refused)
+    assert step("ab", [(0, refused), (1, error(Kind.NETWORK))], retries=0) == GiveUp(refused)
 
 
 def test_no_retries_means_one_try_for_each_candidate() -> None:
@@ -144,6 +152,21 @@ def test_a_clients_own_mistake_does_not_make_an_endpoint_unhealthy() -> None:
     for _ in range(10):
         health.failed("a", error(Kind.INVALID_REQUEST), 0.0)
     assert not health.cooling("a", 0.0)
+
+
+def test_the_calls_own_time_says_nothing_about_the_endpoint() -> None:
+    health = Health()
+    for _ in range(10):
+        health.failed("a", error(Kind.TIMEOUT, clock="total"), 0.0)
+    assert not health.cooling("a", 0.0)
+
+
+def test_what_clients_can_name_is_not_remembered_for_ever() -> None:
+    health = Health()
+    for number in range(3 * ENTRIES_CAP):
+        health.failed(f"lab/{number}", error(Kind.NOT_FOUND), float(number))
+        health.failed(f"lab/{number}", error(Kind.UPSTREAM, retry_after_s=1e6), float(number))
+        assert len(health.statistics(0.0)) <= ENTRIES_CAP
 
 
 def test_cooldown_can_be_switched_off() -> None:

@@ -20,6 +20,7 @@ class Ask(NamedTuple):
     """One wish.  `results`: the answers to the calls of the turn before, of a talk of three turns."""
 
     text: str = "Hi"
+    system: str | None = None
     tool: dict[str, Any] | None = None
     forced: bool = False
     results: tuple[str, ...] = ()
@@ -62,6 +63,10 @@ class Client(Protocol):
 
     def pieces(self, model: str, ask: Ask) -> Iterator[str]:
         """The pieces of text as they come; closing the iterator closes the connection."""
+        ...
+
+    def agent(self, model: str, ask: Ask, result: str) -> Seen:
+        """Two turns as an agent has them: the calls, then what the SDK gave back as it is, with a result for each."""
         ...
 
     def close(self) -> None: ...
@@ -118,6 +123,15 @@ class OpenAi:
             for chunk in stream:
                 yield from (c.delta.content for c in chunk.choices if c.delta.content)
 
+    def agent(self, model: str, ask: Ask, result: str) -> Seen:
+        fields = self._fields(model, ask)
+        with self._errors():
+            said = self._sdk.chat.completions.create(**fields).choices[0].message
+            results = [{"role": "tool", "tool_call_id": c.id, "content": result} for c in said.tool_calls or []]
+            return self._seen(
+                self._sdk.chat.completions.create(**{**fields, "messages": [*fields["messages"], said, *results]})
+            )
+
     def close(self) -> None:
         self._sdk.close()
 
@@ -126,7 +140,8 @@ class OpenAi:
         if ask.images:
             image = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PIXEL}"}}
             content = [{"type": "text", "text": ask.text}, *[image] * ask.images]
-        messages: list[Any] = [{"role": "user", "content": content}]
+        messages: list[Any] = [{"role": "developer", "content": ask.system}] if ask.system is not None else []
+        messages.append({"role": "user", "content": content})
         if ask.results:
             calls = [
                 {"id": f"call_{n}", "type": "function", "function": {"name": "tool", "arguments": "{}"}}
@@ -198,6 +213,16 @@ class Anthropic:
         with self._sdk.messages.stream(**self._fields(model, ask)) as stream:
             yield from stream.text_stream
 
+    def agent(self, model: str, ask: Ask, result: str) -> Seen:
+        fields = self._fields(model, ask)
+        with self._errors():
+            said = self._sdk.messages.create(**fields).content
+            results = [
+                {"type": "tool_result", "tool_use_id": b.id, "content": result} for b in said if b.type == "tool_use"
+            ]
+            turns = [{"role": "assistant", "content": said}, {"role": "user", "content": results}]
+            return self._seen(self._sdk.messages.create(**{**fields, "messages": [*fields["messages"], *turns]}))
+
     def close(self) -> None:
         self._sdk.close()
 
@@ -213,6 +238,7 @@ class Anthropic:
             ]
             messages += [{"role": "assistant", "content": calls}, {"role": "user", "content": results}]
         fields: dict[str, Any] = {"model": model, "max_tokens": ask.limit or ROOM, "messages": messages}
+        fields |= {"system": ask.system} if ask.system is not None else {}
         if ask.tool is not None:
             fields["tools"] = [{"name": "tool", "input_schema": ask.tool}]
             if ask.forced:
@@ -272,11 +298,19 @@ class Ollama:
                 if frame.message.content:
                     yield frame.message.content
 
+    def agent(self, model: str, ask: Ask, result: str) -> Seen:
+        fields = self._fields(model, ask)
+        with self._errors():
+            said = self._sdk.chat(**fields).message
+            results = [{"role": "tool", "tool_name": c.function.name, "content": result} for c in said.tool_calls or []]
+            return self._seen([self._sdk.chat(**{**fields, "messages": [*fields["messages"], said, *results]})])
+
     def close(self) -> None:
-        self._sdk.close()
+        self._sdk.close()  # type: ignore[no-untyped-call]
 
     def _fields(self, model: str, ask: Ask) -> dict[str, Any]:
-        messages: list[Any] = [{"role": "user", "content": ask.text, "images": [PIXEL] * ask.images}]
+        messages: list[Any] = [{"role": "system", "content": ask.system}] if ask.system is not None else []
+        messages.append({"role": "user", "content": ask.text, "images": [PIXEL] * ask.images})
         if ask.results:
             calls = [{"function": {"name": "tool", "arguments": {}}}] * len(ask.results)
             messages.append({"role": "assistant", "tool_calls": calls})

@@ -29,6 +29,8 @@ body_limit_bytes = {BODY_LIMIT_BYTES}
 [resilience]
 retries = 0
 cooldown = false
+[local]
+max_models = 3
 [providers.led]
 python = "tests.sdk.bots:led"
 [providers.parrot]
@@ -71,11 +73,12 @@ def served(
 
 @pytest.fixture(scope="session")
 def back(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """The scripted models, two generators, and two tiny local models: one with a chat template, one without."""
+    """The scripted models, two generators, and tiny local models: with a chat template, without, and without end."""
     folder = tmp_path_factory.mktemp("back")
     registry = Registry(folder / "data" / "models")
     install(registry, "tiny", build(folder / "tiny.gguf"))
     install(registry, "plain", build(folder / "plain.gguf", template=None))
+    install(registry, "loop", build(folder / "loop.gguf", loop=True, ctx=16384))
     with served(folder, BACK) as server:
         yield server
 

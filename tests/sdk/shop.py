@@ -10,7 +10,8 @@ from tests.local.fake_index import entry_of
 
 if __name__ == "__main__":
     entry = entry_of(Path(os.environ["SHOP_WHEEL"]), Path(os.environ["SHOP_MODEL"]))
-    catalog.CATALOG = {entry.name: entry}  # type: ignore[misc]  before anybody binds it
+    # Before anybody binds it.
+    catalog.CATALOG = {entry.name: entry}  # type: ignore[misc]
 
     from rivermouth.cli import main
 

@@ -7,18 +7,23 @@ SDK -> back                                                      what it is comp
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from itertools import product
 from typing import Any, Final, Literal
 
+import ollama
 import openai
 import pytest
 
+from rivermouth.ir.errors import Kind
 from rivermouth.store.port import Status
 from tests.sdk.clients import CLIENTS, Ask, Client, Failed, Seen
 from tests.sdk.conftest import UPSTREAMS
-from tests.sdk.said import CITY, SEPARATORS, echo
-from tests.sdk.served import Served
+from tests.sdk.leader import Leader
+from tests.sdk.said import CITY, PIXEL, SEPARATORS, echo
+from tests.sdk.served import DEADLINE_S, Served
+from tests.sdk.wire import Wire
 
 Way = Literal["whole", "streamed"]
 
@@ -28,6 +33,7 @@ ways = pytest.mark.parametrize("way", ["whole", "streamed"])
 
 ASKS: Final[dict[str, Ask]] = {
     "text": Ask(),
+    "system": Ask(system="Be brief, and say what you see."),
     "tools": Ask(tool=CITY),
     "parallel tools": Ask("Try both tools.", tool=CITY),
     "tool results": Ask("Try both tools.", tool=CITY, results=("rain", "sun")),
@@ -112,6 +118,42 @@ def test_a_call_that_was_cut_is_never_completed_here(
 
 
 @pairs
+@pytest.mark.parametrize("think", [False, True])
+@pytest.mark.fault("F19", "F20", "F25")
+def test_an_agents_two_turns(
+    direct: dict[str, Client], through: dict[str, Client], client: str, upstream: str, think: bool
+) -> None:
+    """What the SDK gave back is sent back as it is: calls, ids, reasoning and signatures are taken again."""
+    ask = Ask("Try both tools.", tool=CITY, think=think)
+    want = direct[client].agent("scripted", ask, "rain")
+    seen = through[client].agent(f"via-{upstream}/scripted", ask, "rain")
+    assert want.text.count('answered "rain"') == 2
+    if think and upstream == "anthropic":  # reasoning that no Anthropic model signed does not go there
+        assert (seen.input_tokens or 0) < (want.input_tokens or 0)
+        seen, want = (s._replace(input_tokens=None, thinking="", reasoning_tokens=0, output_tokens=0, signed=False)
+                      for s in (seen, want))  # fmt: skip
+    assert seen == told(want, client, upstream)
+
+
+@pairs
+@pytest.mark.promise(137, 174)
+def test_each_piece_goes_through_both_servers_at_once(
+    through: dict[str, Client], front: Served, back: Served, client: str, upstream: str
+) -> None:
+    """The second piece does not exist before the client has the first."""
+    with Leader() as leader, ThreadPoolExecutor(1) as thread:
+        pieces = through[client].pieces(f"via-{upstream}/led/any", Ask(leader.port))
+        first = thread.submit(next, pieces)  # an SDK begins to ask when it is asked
+        leader.say("one ")
+        assert first.result(DEADLINE_S) == "one "
+        for piece in ("two ✓ ", "three"):
+            leader.say(piece)
+            assert next(pieces) == piece
+        leader.end()
+        assert list(pieces) == []
+
+
+@pairs
 @ways
 @pytest.mark.fault("F15")
 def test_an_error_before_the_answer_keeps_its_kind(
@@ -158,10 +200,37 @@ def test_a_wire_that_is_cut_is_an_error(
     with pytest.raises(Failed) as raised:
         through[client].streamed(f"{how}-{upstream}/scripted", Ask())
     assert (raised.value.status, raised.value.text) == (200, "You")
-    assert front.last_record().status is Status.FAILED
+    record = front.last_record()
+    assert (record.status, record.kind) == (Status.FAILED, Kind.TRUNCATED)
     with pytest.raises(Failed) as raised:
         through[client].whole(f"{how}-{upstream}/scripted", Ask())
     assert raised.value.status == 502
+
+
+ROUTES: Final[dict[str, tuple[str, dict[str, Any], bytes]]] = {
+    "openai": ("/v1/chat/completions", {"stream": True}, b'\n\ndata: {"error":{'),
+    "anthropic": ("/v1/messages", {"stream": True, "max_tokens": 99}, b'\n\nevent: error\ndata: {"type":"error",'),
+    "ollama": ("/api/chat", {}, b'\n{"error":"'),
+}
+"""Each client's route, what it needs besides the talk, and how its last frame begins when the stream failed."""
+GOOD_ENDS: Final = (b"[DONE]", b"message_stop", b'"done":true', b'"finish_reason":"', b'"llmeu"')
+
+
+@pairs
+@pytest.mark.parametrize("model", ["via-{}/scripted-error", "ended-{}/scripted", "torn-{}/scripted"])
+@pytest.mark.promise(4, 5, 18, 19, 59)
+@pytest.mark.fault("F10", "F13", "F14")
+def test_a_failed_stream_has_one_bad_end_and_no_good_one(front: Served, client: str, upstream: str, model: str) -> None:
+    """On the bare socket, where no SDK stops reading at the first error; also where the frames are passed on."""
+    path, fields, last = ROUTES[client]
+    with Wire(front.port, "POST", path, {"model": model.format(upstream), "messages": HI, **fields}) as wire:
+        body = wire.read()
+    assert wire.status == 200
+    assert body.count(last) == 1
+    assert body.endswith(b"}\n") if client == "ollama" else body.endswith(b"}\n\n")
+    assert len(body.partition(last)[2].strip().splitlines()) == 1
+    assert [end for end in GOOD_ENDS if end in body] == []
+    assert body.count(b'"content_block_start"') == body.count(b'"content_block_stop"')
 
 
 @pairs
@@ -216,6 +285,48 @@ def test_separators_of_lines_are_text(through: dict[str, Client], client: str, u
 def sdk(front: Served) -> Iterator[openai.OpenAI]:
     with openai.OpenAI(base_url=f"{front.url}/v1", api_key="any", max_retries=0) as client:
         yield client
+
+
+class TestEmbeddings:
+    @pytest.mark.parametrize("upstream", ["openai", "ollama"])
+    def test_the_vectors_are_the_same(
+        self, sdk: openai.OpenAI, openai_sdk: openai.OpenAI, ollama_sdk: ollama.Client, front: Served, upstream: str
+    ) -> None:
+        model, texts = f"via-{upstream}/scripted-embed", ["river", "mouth"]
+        want = openai_sdk.embeddings.create(model="scripted-embed", input=texts, encoding_format="float")
+        vectors = [pytest.approx(d.embedding, abs=1e-6) for d in want.data]
+        for encoding in ({}, {"encoding_format": "float"}):
+            seen = sdk.embeddings.create(model=model, input=texts, **encoding)  # type: ignore[arg-type]
+            assert [d.embedding for d in seen.data] == vectors
+            assert (seen.usage, seen.model) == (want.usage, model)
+        with ollama.Client(host=front.url) as other:
+            assert [list(v) for v in other.embed(model, texts).embeddings] == vectors
+            assert list(other.embeddings(model, "river").embedding) == vectors[0]
+            assert [len(v) for v in other.embed(model, texts, dimensions=8).embeddings] == [8, 8]
+
+    def test_a_protocol_that_has_none(self, sdk: openai.OpenAI) -> None:
+        with pytest.raises(openai.NotFoundError):
+            sdk.embeddings.create(model="via-anthropic/scripted-embed", input="river")
+
+
+@pytest.mark.parametrize("upstream", UPSTREAMS)
+@pytest.mark.promise(11, 20)
+def test_ollamas_other_route(ollama_sdk: ollama.Client, front: Served, upstream: str) -> None:
+    """Generate over every upstream, its frames and not those of chat, and load where there is nothing to load."""
+    with ollama.Client(host=front.url) as other:
+        model = f"via-{upstream}/scripted"
+        want = ollama_sdk.generate("scripted", "Look", system="Be brief.", images=[PIXEL], think=True)
+        whole = other.generate(model, "Look", system="Be brief.", images=[PIXEL], think=True)
+        assert (whole.response, whole.thinking, whole.eval_count) == (want.response, want.thinking, want.eval_count)
+        frames = list(other.generate(model, "Look", system="Be brief.", images=[PIXEL], think=True, stream=True))
+        assert "".join(f.response or "" for f in frames) == want.response
+        assert "".join(f.thinking or "" for f in frames) == want.thinking
+        assert (frames[-1].done, frames[-1].response, frames[-1].prompt_eval_count) == (
+            True,
+            "",
+            want.prompt_eval_count,
+        )
+        assert other.generate(model).done_reason == "load"
 
 
 class TestOpenAi:

@@ -479,6 +479,16 @@ class TestLocal:
         reply = openai_sdk.chat.completions.create(model="tiny", messages=HI, temperature=0, max_tokens=3)
         assert (reply.choices[0].message.content, reply.choices[0].finish_reason) == ("Hello from a", "length")
 
+    @pytest.mark.promise(33, 34, 72)
+    @pytest.mark.fault("F31")
+    def test_leaving_stops_it(self, openai_sdk: openai.OpenAI, back: Served) -> None:
+        with openai_sdk.chat.completions.create(model="loop", messages=HI, temperature=0, stream=True) as stream:
+            assert any(chunk.choices[0].delta.content for chunk in stream)
+        back.idle()
+        record = back.record(stream.response.headers["x-request-id"])
+        assert (record.status, record.cancelled_by) == (Status.CANCELLED, "client")
+        assert 0 < (record.output_tokens or 0) < 16384
+
     def test_what_it_cannot_do_is_said(self, openai_sdk: openai.OpenAI) -> None:
         image = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PIXEL}"}}
         with pytest.raises(openai.BadRequestError):

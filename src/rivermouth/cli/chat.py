@@ -7,6 +7,7 @@ Ctrl-C during an answer stops it, and what was said stays in the history; at the
 from __future__ import annotations
 
 import os
+import signal
 import stat
 import sys
 from collections.abc import Iterator
@@ -30,6 +31,7 @@ from rivermouth.secrets import Secret
 from rivermouth.store.datadir import DataDir
 
 PROMPT: Final = ">>> "
+TICK_S: Final = 0.2
 QUITS: Final = frozenset({"/bye", "/quit", "/exit"})
 NOTES: Final = {
     Reason.LENGTH: "(cut: the token limit is reached)",
@@ -49,7 +51,7 @@ def run(
 ) -> None:
     """One answer when there is a prompt or a pipe, else a talk.  Raises `ApiError`, `DataDirBusy`."""
     question = asked(prompt, sys.stdin)
-    with server(url, key, config_file, data_dir, model) as (client, name):
+    with signals_noticed(), server(url, key, config_file, data_dir, model) as (client, name):
         talk = Talk(client, name, system)
         if question is not None:
             once(talk, question)
@@ -79,6 +81,22 @@ def _piped(stdin: TextIO) -> bool:
     except OSError:
         return False
     return stat.S_ISFIFO(mode) or stat.S_ISREG(mode)
+
+
+@contextmanager
+def signals_noticed() -> Iterator[None]:
+    """While this lasts, a signal that came just before a wait began is noticed within `TICK_S`.
+
+    Python runs its handlers between instructions; one that comes after the last of them and before the system call
+    (of a read, of the line editor) would wait for the next key or byte.  A timer interrupts every wait.
+    """
+    before = signal.signal(signal.SIGALRM, lambda number, frame: None)
+    timer = signal.setitimer(signal.ITIMER_REAL, TICK_S, TICK_S)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, *timer)
+        signal.signal(signal.SIGALRM, before)
 
 
 @contextmanager

@@ -65,9 +65,7 @@ def run(*, config_file: Path | None, host: str | None, port: int | None, data_di
     sockets = [free_port(config.server.host, config.server.port)]
     real = why is None
     show = Show(config, MODEL if real else SCRIPTED, sockets[0], once=once)
-    until_stopped(
-        without_drain(config), data, sockets, show.ready, scripted=not real, warm=MODEL if real else None
-    )
+    until_stopped(without_drain(config), data, sockets, show.ready, scripted=not real, warm=MODEL if real else None)
     if once and not show.answered:
         raise typer.Exit(Exit.FAILED)
 

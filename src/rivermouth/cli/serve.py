@@ -16,7 +16,7 @@ from rivermouth.cli.places import configured, data_of
 from rivermouth.cli.serving import Tls, close, listening, loop_factory, serving, url_of
 from rivermouth.cli.term import Exit, fail, say
 from rivermouth.cli.words import some
-from rivermouth.config import Config
+from rivermouth.config import Config, override
 from rivermouth.local.registry import Registry
 from rivermouth.store.datadir import DataDir
 
@@ -48,10 +48,12 @@ def run(
 
     extra = [address(text) for text in also]
     config = configured(config_file, host=host, port=port)
-    configure_logging("console" if sys.stderr.isatty() else "json", secrets=config.secrets)
+    for more_host, more_port in extra:
+        override(config, host=more_host, port=more_port)  # raises where an open server could be reached (R16)
     data = data_of(data_dir, config=config)
     models = [str(model.name) for model in Registry(data.path / "models").models()]
     sockets = bound([(config.server.host, config.server.port), *extra])
+    configure_logging("console" if sys.stderr.isatty() else "json", secrets=config.secrets)
 
     def ready(server: Server, services: Services) -> None:
         names = [url_of(sock, tls) + config.http.base_path for sock in sockets]

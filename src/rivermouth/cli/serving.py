@@ -46,10 +46,11 @@ async def serving(
         if warm is not None:
             warming = asyncio.create_task(_warm(local, warm))
             stack.callback(warming.cancel)
-        # In a thread, because it takes a second or two, in which the loop has an engine process to start.
-        front = await asyncio.to_thread(import_module, "rivermouth.http.front")
+        # In threads, because these take a second or two, in which the loop has an engine process to start.
+        await asyncio.to_thread(import_module, "rivermouth.store.sqlite")
         made = await stack.enter_async_context(services(config, data, scripted=scripted, local=local))
-        running: Server = front.server(made, tls=tls)
+        wiring = await asyncio.to_thread(import_module, "rivermouth.http.wiring")
+        running: Server = wiring.server(made, bound=[sock.getsockname()[0] for sock in sockets], tls=tls)
         stack.enter_context(announced(data, url_of(sockets[0], tls) + config.http.base_path))
         await running.run_on(sockets, lambda: ready(running, made))
 

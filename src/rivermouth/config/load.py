@@ -74,7 +74,7 @@ def _complete(
     shared = {f: getattr(file, f) for f in ConfigFile.__struct_fields__ if f != "providers"}
     config = Config(providers=providers, file=name or None, **shared)
     disabled = frozenset(n for n, table in file.providers.items() if not table.enabled)
-    wrong += [*check.references(config, disabled), *check.exposure(file.server), *check.proxies(file)]
+    wrong += [*check.references(config, disabled), *check.exposure(file.server)]
     return config, wrong
 
 

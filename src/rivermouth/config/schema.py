@@ -149,7 +149,6 @@ class HttpConfig(Table, frozen=True, kw_only=True):
         "tauri://*",
         "vscode-webview://*",
     )
-    trusted_proxies: tuple[Text, ...] = ()
     base_path: Annotated[str, Meta(pattern=r"^(/[^/\s]+)*$")] = ""
     body_limit_bytes: Annotated[int, Meta(ge=1024)] = 32 * MIB
 
@@ -158,7 +157,7 @@ class RoutingBlockConfig(Table, frozen=True, kw_only=True):
     """The member of OpenAI chat answers that says who really served them (R5)."""
 
     key: Text = "llmeu"
-    send: Literal["always", "policy", "never"] = "always"
+    send: Literal["always", "never"] = "always"
 
 
 class OpenAiConfig(Table, frozen=True, kw_only=True):

@@ -34,16 +34,26 @@ class Sink(Protocol):
         ...
 
 
+class NotRecorded(Exception):
+    """The call's open row could not be written; `error` says so to the client."""
+
+    def __init__(self, error: ApiError) -> None:
+        super().__init__(error.message)
+        self.error = error
+
+
 class Call:
     """One call from its parsed request to its record: who asks, in which dialect, and how it stands.
 
     committed: part of the answer has reached the client; no other candidate may take over.
     total_at: when the total clock runs out, in the loop's time; set when the first target has begun.
     output: that of the attempt that runs.  opening: resolves when the open row is in the store.
+    closing: upstreams of failed attempts that have been told to stop and have not confirmed it.
     """
 
     __slots__ = (
         "__weakref__",
+        "closing",
         "committed",
         "dialect",
         "interrupt",
@@ -76,6 +86,7 @@ class Call:
         self.total_at: float | None = None
         self.output: Output | None = None
         self.opening: asyncio.Future[None] | None = None
+        self.closing: set[asyncio.Future[None]] = set()
 
     @property
     def id(self) -> str:
@@ -106,9 +117,15 @@ class Call:
         return (out or Translated(self.dialect, self.answer())).fail(error)
 
     async def stored(self) -> None:
-        """The open row is committed; waiting again costs nothing, and a cancelled wait does not undo it."""
+        """The open row is committed; waiting again costs nothing, and a cancelled wait does not undo it.
+
+        Raises `NotRecorded`: nobody's fault but this server's, so no endpoint is to blame and none is tried.
+        """
         if self.opening is not None:
-            await asyncio.shield(self.opening)
+            try:
+                await asyncio.shield(self.opening)
+            except ApiError as error:
+                raise NotRecorded(error) from None
             self.opening = None
 
     async def commit(self) -> None:

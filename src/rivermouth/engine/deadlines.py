@@ -21,7 +21,6 @@ KEEP_ALIVE_S: Final = 15.0
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds for each clock, and how long the status is held."""
 
-    connect_s: float = 10.0
     first_token_s: float = 60.0
     idle_s: float = 60.0
     total_s: float = 600.0
@@ -130,11 +129,9 @@ class Deadlines:
 
 
 WORDS = {
-    "connect": "no connection to the upstream within {:g} s",
     "first_token": "no first token within {:g} s",
     "idle": "no token for {:g} s",
     "total": "the call took longer than {:g} s",
-    "load": "the model did not load within {:g} s",
 }
 
 

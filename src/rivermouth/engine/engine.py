@@ -20,7 +20,7 @@ from typing import Final
 import msgspec
 import structlog
 
-from rivermouth.engine.call import Call, Sink
+from rivermouth.engine.call import Call, NotRecorded, Sink
 from rivermouth.engine.deadlines import Deadlines, Limits
 from rivermouth.engine.interrupt import By, Stopped
 from rivermouth.engine.ledger import Line
@@ -38,6 +38,10 @@ from rivermouth.routing.policy import Failed, GiveUp, next_step
 from rivermouth.store.port import CallRecord, Checkpoint, Outcome, Status
 
 log = structlog.get_logger()
+
+CONFIRM_S: Final = 0.1
+TELL_S: Final = 5.0
+"""How long a client that does not read may keep its call from ending."""
 
 Once = Callable[[Line], Awaitable[None]]
 """One attempt, to its end.  Raises the `ApiError` of an attempt that failed."""
@@ -113,16 +117,23 @@ class Engine:
             end = (Status.CANCELLED, None, stopped.by)
             if stopped.by is not By.CLIENT:
                 await self._tell(call, sink, ApiError(Kind.OVERLOADED, "the server is shutting down", retry_after_s=5))
+        except NotRecorded as lost:
+            end = (Status.FAILED, lost.error, None)
+            await self._tell(call, sink, lost.error)
         except Exception as error:  # the pump's seam: whatever it is, the client and the record learn of it
             log.exception("call.crashed", call=call.id)
             failure = ApiError(Kind.INTERNAL, f"internal error ({type(error).__name__}); the log has it under this id")
             end = (Status.FAILED, failure, None)
             await self._tell(call, sink, failure)
         finally:
-            self.inflight.discard(call)
             final = ledger.closed(*end)
-            self._recorder.close(final)
-            self._ended(final)
+            try:
+                if call.closing:
+                    await asyncio.wait(call.closing)
+            finally:
+                self.inflight.discard(call)
+                self._recorder.close(final)
+                self._ended(final)
 
     async def _attempts(self, call: Call, once: Once) -> None:
         """Obey `next_step` until a candidate has answered.  Raises the error that is the call's."""
@@ -142,6 +153,9 @@ class Engine:
                 with call.interrupt:
                     await asyncio.sleep(step.wait_s)
             endpoint = plan.candidates[step.candidate].endpoint
+            if failed:
+                with call.interrupt:
+                    await call.stored()
             try:
                 await self._attempt(call, endpoint, once)
             except ApiError as error:
@@ -173,15 +187,16 @@ class Engine:
             raise TypeError("generate takes a Request")
         provider = self._providers[endpoint.provider]
         same = provider.dialect == call.dialect.name and request.original is not None
-        ignored: list[str] = [] if provider.dialect is not None else _unspoken(request)
+        call.ledger.ignored = () if provider.dialect is not None else _unspoken(request)
         upstream: Upstream | None = None
         deadlines: Deadlines | None = None
+        complete = False
         try:
             with call.interrupt:
                 await provider.prepare(request, endpoint.model)
-                deadlines = self._deadlines(call, sink, endpoint)
-                upstream = await provider.open(request, endpoint.model, same_dialect=same, warn=ignored.append)
-                call.ledger.ignored = tuple(dict.fromkeys(ignored))
+                whole = not request.stream and provider.dialect is not None
+                deadlines = self._deadlines(call, sink, endpoint, whole=whole)
+                upstream = await provider.open(request, endpoint.model, same_dialect=same, warn=call.ledger.ignore)
                 answer = call.answer()
                 call.output = output(call.dialect, answer, stream=request.stream, same_dialect=same)
                 flow = Flow(
@@ -197,11 +212,24 @@ class Engine:
                     checkpoint=self._checkpoint,
                 )
                 await pump(flow)
+            complete = True
         finally:
             if deadlines is not None:
                 deadlines.stop()
             if upstream is not None:
-                await upstream.close()
+                await (upstream.close() if complete else self._abandon(call, upstream))
+
+    async def _abandon(self, call: Call, upstream: Upstream) -> None:
+        """Stop the work of an attempt that did not complete.
+
+        The client waits `CONFIRM_S` at most for a model that is slow to stop; the record waits until it has.
+        """
+        closing = asyncio.ensure_future(upstream.close())
+        call.closing.add(closing)
+        closing.add_done_callback(call.closing.discard)
+        done, _ = await asyncio.wait({closing}, timeout=CONFIRM_S)
+        for closed in done:
+            closed.result()
 
     async def _embed_once(self, call: Call, sink: Sink, line: Line) -> None:
         request, endpoint, encode = call.request, line.endpoint, call.dialect.encode_embed
@@ -212,7 +240,7 @@ class Engine:
         try:
             with call.interrupt:
                 await provider.prepare(request, endpoint.model)
-                deadlines = self._deadlines(call, sink, endpoint)
+                deadlines = self._deadlines(call, sink, endpoint, whole=True)
                 reply = await provider.embed(request, endpoint.model)
                 line.tally.usage = Usage(input_tokens=reply.input_tokens, output_tokens=0)
                 answer = call.answer()
@@ -228,9 +256,14 @@ class Engine:
             mark.call_id, mark.output_tokens, mark.text_chars, estimated=mark.estimated, attempt=mark.attempt
         )
 
-    def _deadlines(self, call: Call, sink: Sink, endpoint: Endpoint) -> Deadlines:
-        """The clocks of one attempt; they start now, when the target has begun."""
+    def _deadlines(self, call: Call, sink: Sink, endpoint: Endpoint, *, whole: bool) -> Deadlines:
+        """The clocks of one attempt; they start now, when the target has begun.
+
+        whole: the answer comes in one piece, so only the total clock can tell slow from stuck.
+        """
         limits, now = self._settings.for_provider(endpoint.provider), asyncio.get_running_loop().time()
+        if whole:
+            limits = msgspec.structs.replace(limits, first_token_s=limits.total_s, idle_s=limits.total_s)
         if call.total_at is None:
             call.total_at = now + self._settings.limits.total_s
         data = call.dialect.keep_alive if call.streams else None
@@ -242,7 +275,10 @@ class Engine:
         running: set[asyncio.Task[None]] = set()
 
         async def send() -> None:
-            await call.stored()
+            try:
+                await call.stored()
+            except NotRecorded:
+                return  # the call itself meets it, and says so
             if call in self.inflight:
                 call.ledger.held_by_keepalive = call.ledger.held_by_keepalive or not sink.started
                 await sink.send(data, last=False, ignored=call.ledger.ignored)
@@ -259,19 +295,23 @@ class Engine:
         """The client learns of a failure: an HTTP error before the first byte, the in-stream error after it (F14)."""
         try:
             await call.stored()
-        except ApiError as store_error:
-            log.error("call.not_recorded", call=call.id, reason=store_error.message)
-        if sink.started:
-            await sink.send(call.failure(error), last=True, ignored=call.ledger.ignored)
-        else:
-            await sink.fail(error)
+        except NotRecorded as lost:
+            log.error("call.not_recorded", call=call.id, reason=str(lost))
+        try:
+            async with asyncio.timeout(TELL_S):
+                if sink.started:
+                    await sink.send(call.failure(error), last=True, ignored=call.ledger.ignored)
+                else:
+                    await sink.fail(error)
+        except TimeoutError:
+            log.warning("call.untold", call=call.id)
 
 
-def _unspoken(request: Request) -> list[str]:
+def _unspoken(request: Request) -> tuple[str, ...]:
     """What the client's dialect asked for and a target without a dialect cannot hear (R30).  Raises `ApiError`."""
     if request.untranslatable:
         raise invalid("this needs an upstream that speaks the client's own dialect", request.untranslatable[0])
-    return list(request.unmodelled)
+    return request.unmodelled
 
 
 PROVIDER_REFUSED: Final = {

@@ -19,7 +19,6 @@ class By(StrEnum):
     """Who cancelled a call; the word in its record."""
 
     CLIENT = "client"
-    STOP = "stop"
     SHUTDOWN = "shutdown"
 
 

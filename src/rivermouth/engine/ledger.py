@@ -87,6 +87,11 @@ class Ledger:
         """Which candidates there were, and why."""
         self._decisions = tuple(Decision(c.endpoint.id, c.why) for c in plan.candidates)
 
+    def ignore(self, field: str) -> None:
+        """A request field that the target cannot carry (R30)."""
+        if field not in self.ignored:
+            self.ignored = (*self.ignored, field)
+
     def begin(self, endpoint: Endpoint) -> Line:
         """A new attempt."""
         self._line = Line(len(self._lines) + 1, endpoint, self.since_ns())

@@ -36,14 +36,14 @@ class App:
         if scope["type"] != "http":
             await _refuse_websocket(scope, receive, send)
             return
-        path: str = scope["path"]
+        path = raw_path(scope)
         if self._base_path:
             if not (path + "/").startswith(self._base_path + "/"):
                 await _answer(send, 404, "this server is mounted under a base path", [])
                 return
             path = path.removeprefix(self._base_path) or "/"
-            raw = scope["raw_path"].removeprefix(self._base_path.encode()) or b"/"
-            scope = {**scope, "path": path, "raw_path": raw}
+            decoded = scope["path"].removeprefix(self._base_path) or "/"
+            scope = {**scope, "path": decoded, "raw_path": path.encode("latin-1")}
         if self._data.routes.owns(path):
             await self._data(scope, receive, send)
         else:
@@ -64,6 +64,12 @@ class App:
 
     def _admitted(self, headers: list[Header], query: bytes) -> bool:
         return self._keys.open or self._keys.name_of(headers, query) is not None
+
+
+def raw_path(scope: Mapping[str, Any]) -> str:
+    """The path as it came, still percent-encoded: a model's id with %2F in it is one segment."""
+    raw: bytes = scope["raw_path"]
+    return raw.partition(b"?")[0].decode("latin-1")
 
 
 def _with_headers(send: Send, extra: tuple[Header, ...]) -> Send:

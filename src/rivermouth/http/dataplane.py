@@ -76,7 +76,7 @@ class DataPlane:
         routes: Routes,
         engine: Engine,
         catalog: Catalog,
-        local: Models | None,
+        models: Models,
         keys: Keys,
         origins: Origins,
         lifecycle: Lifecycle,
@@ -88,7 +88,7 @@ class DataPlane:
         self.routes = routes
         self._engine = engine
         self._catalog = catalog
-        self._models_here = local
+        self._models = models
         self._keys = keys
         self._origins = origins
         self._lifecycle = lifecycle
@@ -100,13 +100,13 @@ class DataPlane:
             Operation.GENERATE: self._generate,
             Operation.EMBED: self._embed,
             Operation.COUNT_TOKENS: self._count_tokens,
-            Operation.MODELS: self._models,
+            Operation.MODELS: self._list,
             Operation.MODEL: self._model,
         }
 
     async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
         headers: list[Header] = list(scope["headers"])
-        path = scope["raw_path"].decode("latin-1").partition("?")[0]
+        path = scope["raw_path"].partition(b"?")[0].decode("latin-1")
         method = scope["method"]
         call_id = self._new_id()
         found = self.routes.find(method, path, headers)
@@ -148,33 +148,33 @@ class DataPlane:
 
     async def _serve(self, exchange: Exchange) -> None:
         route = exchange.match.route
-        if self._lifecycle.draining and route.operation in CALLS:
-            exchange.sink.close_after = True
-            raise ApiError(Kind.OVERLOADED, "the server is shutting down", retry_after_s=self._lifecycle.retry_after_s)
+        self._refuse_if_draining(exchange)
         if not route.streams:
             _refuse_stream_in(exchange.query)
         if route.method in WITH_BODY or _announces_body(exchange.headers):
             exchange.body = await read_body(
                 exchange.receive, exchange.headers, self._body_limit_bytes, self._body_limit_s
             )
+            self._refuse_if_draining(exchange)  # the drain may have begun while the body was on its way
             if not route.streams:
                 _refuse_stream(exchange.body)
         handler = self._handlers.get(route.operation)
         if handler is not None:
             await handler(exchange)
-        elif self._models_here is not None:
-            await self._models_here.serve(
-                exchange.match, exchange.body, exchange.answer(), exchange.sink, exchange.receive
-            )
         else:
-            raise ApiError(Kind.NOT_FOUND, "there is no local engine on this server", code="no_local_engine")
+            await self._models.serve(exchange.match, exchange.body, exchange.answer(), exchange.sink, exchange.receive)
+
+    def _refuse_if_draining(self, exchange: Exchange) -> None:
+        if self._lifecycle.draining and exchange.match.route.operation in CALLS:
+            exchange.sink.close_after = True
+            raise ApiError(Kind.OVERLOADED, "the server is shutting down", retry_after_s=self._lifecycle.retry_after_s)
 
     async def _generate(self, exchange: Exchange) -> None:
         match = exchange.match
         request = match.dialect.parse_request(exchange.body, match.route, match.model)
         request = _with_headers(request, match.dialect, exchange.headers)
-        if not request.messages and self._models_here is not None:
-            await self._models_here.stand_by(match, request, exchange.answer(request.model), exchange.sink)
+        if not request.messages and Operation.GENERATE in match.dialect.documents:
+            await self._models.stand_by(match, request, exchange.answer(request.model), exchange.sink)
             return
         call = self._call(exchange, request)
         with Watched(exchange.receive, lambda: call.interrupt.cancel(By.CLIENT)):
@@ -196,7 +196,7 @@ class DataPlane:
         await self._catalog.plan(request.model)
         await exchange.json(match.dialect.encode_count(estimate_input(request)))
 
-    async def _models(self, exchange: Exchange) -> None:
+    async def _list(self, exchange: Exchange) -> None:
         match = exchange.match
         if match.dialect.encode_models is None:
             raise TypeError(f"{match.dialect.name} routes models and cannot encode them")

@@ -16,7 +16,7 @@ from rivermouth.http.disconnect import Watched
 from rivermouth.http.headers import JSON
 from rivermouth.http.routes import Match
 from rivermouth.http.sink import AsgiSink
-from rivermouth.ir.errors import ApiError
+from rivermouth.ir.errors import ApiError, Kind
 from rivermouth.ir.request import Request
 from rivermouth.local.provider import LocalProvider
 from rivermouth.local.pull import SUCCESS, PullProgress
@@ -24,12 +24,13 @@ from rivermouth.routing.catalog import Catalog
 
 
 class Models:
-    """Handlers by operation; `serve` finds the one for a route."""
+    """Handlers by operation; `serve` finds the one for a route.  `pulls`: those that run, which a shutdown ends."""
 
     def __init__(self, *, local: LocalProvider, catalog: Catalog, version: str) -> None:
         self._local = local
         self._catalog = catalog
         self._version = version
+        self.pulls: set[Interrupt] = set()
         self._handlers: Mapping[Operation, Callable[[Visit], Awaitable[None]]] = {
             Operation.RUNNING: self._running,
             Operation.VERSION: self._version_of,
@@ -37,6 +38,11 @@ class Models:
             Operation.COPY: self._copy,
             Operation.DELETE: self._delete,
         }
+
+    def end_all(self) -> None:
+        """End every pull that runs, because of the shutdown."""
+        for interrupt in list(self.pulls):
+            interrupt.cancel(By.SHUTDOWN)
 
     async def serve(self, match: Match, body: bytes, answer: Answer, sink: AsgiSink, receive: Receive) -> None:
         """One request for one of these operations."""
@@ -72,17 +78,25 @@ class Models:
         """Frames until the one end; a client that leaves stops the download, unless somebody else follows it."""
         asked = visit.parsed()
         interrupt = Interrupt()
+        self.pulls.add(interrupt)
         with Watched(visit.receive, lambda: interrupt.cancel(By.CLIENT)):
             try:
                 with interrupt:
                     async with aclosing(self._local.pull(asked.model)) as frames:
                         await self._follow(visit, frames, stream=asked.stream)
-            except Stopped:
-                return
+            except Stopped as stopped:
+                if stopped.by is not By.CLIENT:
+                    await self._fail(visit, ApiError(Kind.OVERLOADED, "the server is shutting down"))
             except ApiError as error:
-                if not visit.sink.started:
-                    raise
-                await visit.sink.send(visit.document(error), last=True, ignored=())
+                await self._fail(visit, error)
+            finally:
+                self.pulls.discard(interrupt)
+
+    async def _fail(self, visit: Visit, error: ApiError) -> None:
+        """The one bad end of a pull, in its stream if that has begun."""
+        if not visit.sink.started:
+            raise error
+        await visit.sink.send(visit.document(error), last=True, ignored=())
 
     async def _follow(self, visit: Visit, frames: AsyncIterator[PullProgress], *, stream: bool) -> None:
         """Each frame as it comes; without a stream the last alone."""

@@ -33,13 +33,14 @@ class Verdict(msgspec.Struct, frozen=True):
 class Origins:
     """The rules of one server.
 
-    hosts: names beside loopback and the bound address.  origins: exact ones, "http://host:*" for every port of a host,
+    bound: the addresses listened on.  hosts: names beside those and loopback.
+    origins: exact ones, "http://host:*" for every port of a host,
     "scheme://*" for everything of a scheme, or "*".  keyed: a key is demanded, so a stranger's page can do no harm.
     """
 
-    def __init__(self, *, bound: str, hosts: Iterable[str], origins: Iterable[str], keyed: bool) -> None:
-        self._hosts = frozenset({bound.lower(), *(h.lower() for h in hosts)})
-        self._any_bound = bound in ("0.0.0.0", "::", "")  # noqa: S104 - compared, not bound
+    def __init__(self, *, bound: Iterable[str], hosts: Iterable[str], origins: Iterable[str], keyed: bool) -> None:
+        self._hosts = frozenset(h.lower() for h in (*bound, *hosts))
+        self._any_bound = not self._hosts.isdisjoint({"0.0.0.0", "::", ""})  # noqa: S104 - compared, not bound
         self._origins = tuple(o.lower().rstrip("/") for o in origins)
         self._keyed = keyed
 
@@ -51,7 +52,7 @@ class Origins:
         origin = get(headers, b"origin")
         if origin is None:
             return Verdict()
-        own = host is not None and urlsplit(origin).netloc.lower() == host.lower()
+        own = host is not None and _authority(origin) == host.lower()
         listed = own or self._lists_origin(origin)
         if not listed and not self._keyed:
             return Verdict(FORBIDDEN, "this origin is not allowed to call this server (http.allowed_origins)")
@@ -104,6 +105,14 @@ def _name_of(host: str) -> str:
     if host.startswith("["):
         return host.partition("]")[0] + "]"
     return host.rpartition(":")[0] if host.count(":") == 1 else host
+
+
+def _authority(origin: str) -> str:
+    """The host and port of an origin; "" for what is none."""
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return ""
 
 
 def _cors(origin: str, headers: list[Header]) -> tuple[Header, ...]:

@@ -12,7 +12,7 @@ import contextlib
 import gc
 import signal
 import socket
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Final
 
@@ -46,10 +46,8 @@ class Server(uvicorn.Server):
         drain_s: float,
         inflight: Callable[[], int],
         end_all: Callable[[], None],
-        trusted_proxies: Iterable[str] = (),
         tls: tuple[str, str] | None = None,
     ) -> None:
-        proxies = list(trusted_proxies)
         super().__init__(
             uvicorn.Config(
                 app,
@@ -59,8 +57,7 @@ class Server(uvicorn.Server):
                 log_config=None,
                 access_log=False,
                 server_header=False,
-                proxy_headers=bool(proxies),
-                forwarded_allow_ips=proxies,
+                proxy_headers=False,
                 backlog=BACKLOG,
                 timeout_keep_alive=KEEP_ALIVE_S,
                 timeout_graceful_shutdown=GRACE_S,

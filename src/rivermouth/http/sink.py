@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Final
 
 from rivermouth.dialects.dialect import Dialect
 from rivermouth.http.headers import JSON, STREAM, Header, retry_after
 from rivermouth.ir.errors import ApiError
+
+IGNORED_CHARS: Final = 1024
 
 Send = Callable[[Any], Awaitable[None]]
 
@@ -63,4 +65,6 @@ class AsgiSink:
 
 
 def _ignored(names: tuple[str, ...]) -> list[Header]:
-    return [(b"x-rivermouth-ignored", ", ".join(names).encode("latin-1", "replace"))] if names else []
+    """The header of R30.  The names may come from the client's own JSON: printable ones only, and not too many."""
+    text = ", ".join(name for name in names if name.isascii() and name.isprintable())
+    return [(b"x-rivermouth-ignored", text[:IGNORED_CHARS].encode())] if text else []

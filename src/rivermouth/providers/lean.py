@@ -36,7 +36,6 @@ IDLE_CAP: Final = 512
 INFLATED_CAP_BYTES: Final = 1024 * 1024
 """What one read may make of compressed bytes at a time; the rest follows in the next read."""
 INTERIM: Final = range(100, 200)
-NO_BODY: Final = frozenset({204, 304})
 ENCODINGS: Final = frozenset({"gzip", "deflate", "x-gzip"})
 
 

@@ -25,6 +25,8 @@ LIST_FRESH_S: Final = 300.0
 LIST_RETRY_S: Final = 15.0
 LIST_TIMEOUT_S: Final = 5.0
 NEAR_NAMES: Final = 5
+NAMELESS: Final = frozenset({"dummy", "tgi"})
+"""What clients send where their protocol names no model (R15)."""
 
 
 class _Listing(msgspec.Struct):
@@ -36,6 +38,7 @@ class Catalog:
     """Names to plans.  `own` are the providers that live in this process (local, scripted) and need no slash.
 
     `endpoints` are the configured ones: what they say of a provider's model holds however the model was asked for.
+    `default` answers for `NAMELESS`.
     """
 
     def __init__(
@@ -45,18 +48,22 @@ class Catalog:
         endpoints: Iterable[Endpoint] = (),
         providers: Mapping[str, Provider],
         own: tuple[str, ...] = (),
+        default: str | None = None,
         now_s: Callable[[], float],
     ) -> None:
         self._models = models
         self._endpoints = {(e.provider, e.model): e for e in reversed(tuple(endpoints))}
         self._providers = providers
         self._own = own
+        self._default = default
         self._now_s = now_s
         self._lists: dict[str, _Listing] = {}
         self._fetching: dict[str, asyncio.Task[dict[str, ModelInfo]]] = {}
 
     async def plan(self, model: str) -> Plan:
         """The candidates for a name, in order.  Raises `ApiError` not_found."""
+        if model in NAMELESS and self._default is not None and model not in self._models:
+            model = self._default
         configured = self._models.get(model)
         if configured is not None:
             count = len(configured)
@@ -92,16 +99,14 @@ class Catalog:
 
     async def model(self, name: str) -> ModelInfo:
         """One of them.  Raises `ApiError` not_found."""
-        known = {m.id: m for m in await self.models()}
-        for spelling in (name, f"{name}:latest"):
-            if spelling in known:
-                return known[spelling]
-        plan = await self.plan(name)
-        return ModelInfo(id=name, owner=plan.candidates[0].endpoint.provider)
-
-    def forget(self, provider: str) -> None:
-        """The provider's list has changed (a pull, a delete)."""
-        self._lists.pop(provider, None)
+        if name in self._models:
+            return ModelInfo(id=name, owner="rivermouth")
+        endpoint = (await self.plan(name)).candidates[0].endpoint
+        known = (await self._listed(endpoint.provider)).get(endpoint.model)
+        if known is None:
+            return ModelInfo(id=name, owner=endpoint.provider)
+        own = endpoint.provider in self._own
+        return known if own else msgspec.structs.replace(known, id=f"{endpoint.provider}/{endpoint.model}")
 
     async def _listed(self, provider: str) -> dict[str, ModelInfo]:
         """The provider's models by name; what is known already when it does not answer.  One fetch at a time."""

@@ -19,8 +19,8 @@ from rivermouth.routing.endpoint import Plan
 BACKOFF_S: Final = 0.5
 BACKOFF_MAX_S: Final = 8.0
 
-FINAL: Final = frozenset({Kind.INVALID_REQUEST, Kind.TOO_LARGE, Kind.CONTENT_FILTERED, Kind.CANCELLED, Kind.INTERNAL})
-"""Another endpoint would say the same: the request is at fault, or we are."""
+FINAL: Final = frozenset({Kind.CONTENT_FILTERED, Kind.CANCELLED})
+"""Nobody else is asked: what was asked for is not wanted, or no longer."""
 
 HEALS: Final = frozenset({Kind.RATE_LIMITED, Kind.OVERLOADED, Kind.NETWORK, Kind.UPSTREAM, Kind.TRUNCATED})
 """Worth asking the same endpoint again.  A timeout is not: it has had its time."""
@@ -96,6 +96,9 @@ def _last_position(failed: list[Failed], candidate: int) -> int:
 
 
 def _most_telling(failed: list[Failed]) -> ApiError:
-    """The error that the client can act on best: one that names a wait, else the last."""
+    """The error that the client can act on best: what it did wrong, else the shortest wait, else the last."""
+    for failure in failed:
+        if failure.error.kind in (Kind.INVALID_REQUEST, Kind.TOO_LARGE):
+            return failure.error
     waits = [f.error for f in failed if f.error.retry_after_s is not None]
     return min(waits, key=lambda e: e.retry_after_s or 0.0) if len(waits) == len(failed) else failed[-1].error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 
 import msgspec
 
@@ -25,13 +26,13 @@ from rivermouth.http.server import Server
 BODY_LIMIT_S = 60.0
 
 
-def application(services: Services, lifecycle: Lifecycle) -> App:
-    """The whole server as one ASGI application."""
+def application(services: Services, lifecycle: Lifecycle, models: Models, bound: Iterable[str]) -> App:
+    """The whole server as one ASGI application.  bound: the addresses that it listens on."""
     config = services.config
     dialects = _as_configured(discover(), config)
     keys = Keys((k.reveal() for k in config.server.keys), (key for d in dialects.values() for key in d.keys))
     origins = Origins(
-        bound=config.server.host,
+        bound=(config.server.host, *bound),
         hosts=config.http.allowed_hosts,
         origins=config.http.allowed_origins,
         keyed=not keys.open,
@@ -40,7 +41,7 @@ def application(services: Services, lifecycle: Lifecycle) -> App:
         routes=Routes(dialects.values()),
         engine=services.engine,
         catalog=services.catalog,
-        local=Models(local=services.local, catalog=services.catalog, version=__version__),
+        models=models,
         keys=keys,
         origins=origins,
         lifecycle=lifecycle,
@@ -71,15 +72,20 @@ def _repeating(surface: Surface) -> Surface:
     return msgspec.structs.replace(surface, options=surface.options | {ROLE_EVERY})
 
 
-def server(services: Services, *, tls: tuple[str, str] | None = None) -> Server:
-    """A server for these services; `run_on` gives it its sockets."""
+def server(services: Services, *, bound: Iterable[str] = (), tls: tuple[str, str] | None = None) -> Server:
+    """A server for these services; `run_on` gives it its sockets, which listen on `bound`."""
     lifecycle = Lifecycle()
+    models = Models(local=services.local, catalog=services.catalog, version=__version__)
+
+    def end_all() -> None:
+        services.end_all()
+        models.end_all()
+
     return Server(
-        application(services, lifecycle),
+        application(services, lifecycle, models, bound),
         lifecycle=lifecycle,
         drain_s=services.config.timeouts.drain_s,
-        inflight=lambda: len(services.engine.inflight),
-        end_all=services.end_all,
-        trusted_proxies=services.config.http.trusted_proxies,
+        inflight=lambda: len(services.engine.inflight) + len(models.pulls),
+        end_all=end_all,
         tls=tls,
     )

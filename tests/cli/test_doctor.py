@@ -1,0 +1,104 @@
+"""`doctor` and `ps`: what is asked of an installation and of a running server."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from rivermouth.cli import doctor
+from rivermouth.cli.client import Client
+from rivermouth.cli.doctor import State
+from rivermouth.cli.engine_probe import Probe
+from rivermouth.config import Config, ProviderConfig
+from rivermouth.ir.events import TextDelta
+from rivermouth.ir.request import Message, Request, Role, Text
+from rivermouth.local.registry import Registry
+from rivermouth.secrets import Secret
+from rivermouth.store.datadir import LOCK, DataDir
+from rivermouth.wire import json
+from tests.cli.asking import Cli
+from tests.local.asking import install
+from tests.running import Running
+from tests.tiny_gguf import TEXT
+
+
+def test_everything_is_asked_and_told(cli: Cli, server: Running, silent: Path) -> None:
+    ran = cli("doctor", "--json", "--data-dir", server.data, "--config", silent)
+    assert ran.code == 0
+    assert "openvino_genai" not in sys.modules
+    told = json.decode(ran.out.encode())
+    assert (told["ok"], told["broken"]) == (True, [])
+    facts = {finding["name"]: finding["facts"] for finding in told["findings"]}
+    assert list(facts) == [
+        "version", "python", "config", "provider", "data", "disk", "lock", "records", "models", "engine", "server",
+    ]  # fmt: skip
+    assert facts["lock"] == {"held": True, "pid": server.process.pid}
+    assert facts["models"] == {"models": ["tiny:latest"], "problems": []}
+    assert "CPU" in facts["engine"]["devices"]
+    assert (facts["server"]["url"], facts["server"]["status"]) == (server.url, "ok")
+
+
+def test_what_is_broken_is_marked_and_makes_it_fail(
+    cli: Cli, data_dir: Path, models: Registry, tiny_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor, "find_spec", lambda name: None)  # as where the engine is not installed
+    install(models, "tiny", tiny_file)
+    install(models, "damaged", tiny_file)
+    (data_dir / "models" / "manifests" / "damaged" / "latest.json").write_bytes(b"{")
+    (data_dir / "rivermouth.db").write_bytes(b"no database")
+    (tmp_path / "rivermouth.toml").write_text("[server]\nport = 1\nprot = 1\n", encoding="utf-8")
+    ran = cli("doctor")
+    assert ran.code == 1
+    broken = [line.split()[1] for line in ran.out.splitlines() if line.startswith("broken")]
+    assert broken == ["config", "records", "models", "engine"]
+    assert "rivermouth.toml:3: server.prot: unknown key" in ran.out
+    assert "pip install 'rivermouth[openvino]'" in ran.out
+
+
+def test_an_engine_that_is_not_installed_matters_only_to_local_models() -> None:
+    assert doctor.engine(None, needed=False).state is State.NOTE
+    assert doctor.engine(None, needed=True).state is State.BROKEN
+    assert doctor.engine(Probe(failure="ImportError: no"), needed=False).state is State.BROKEN
+    assert doctor.engine(Probe("1", {"CPU": "a chip"}), needed=True).text == "OpenVINO GenAI 1; CPU (a chip)"
+
+
+def test_providers_are_told_with_what_enables_them_and_without_their_keys() -> None:
+    lab = ProviderConfig(name="lab", base_url="http://127.0.0.1:1/v1", api_key=Secret("the-key"))
+    groq = ProviderConfig(name="groq", base_url="http://127.0.0.1:2", origin="GROQ_API_KEY")
+    found = list(doctor.providers(Config(file="x.toml", providers={"lab": lab, "groq": groq})))
+    assert [finding.text for finding in found] == [
+        "lab at http://127.0.0.1:1/v1, enabled by x.toml",
+        "groq at http://127.0.0.1:2, enabled by the environment's GROQ_API_KEY",
+    ]
+    assert "the-key" not in json.encode(found).decode()
+
+
+def test_the_holder_of_the_lock_is_seen_without_taking_it(data_dir: Path) -> None:
+    data = DataDir(data_dir)
+    assert doctor.holder(data.path / LOCK) is None
+    with data.lock():
+        assert doctor.holder(data.path / LOCK) is not None
+    assert doctor.holder(data.path / LOCK) is None
+    with data.lock():
+        pass
+
+
+def test_ps_shows_what_a_server_has_loaded(cli: Cli, server: Running, silent: Path) -> None:
+    request = Request(model="tiny", messages=(Message(Role.USER, (Text("Hi"),)),), stream=True)
+    said = [event.text for event in Client(server.url).stream(request) if isinstance(event, TextDelta)]
+    assert "".join(said) == TEXT
+    ran = cli("ps", "--data-dir", server.data, "--config", silent)
+    assert ran.code == 0
+    assert ran.out.splitlines()[0].split() == ["NAME", "SIZE", "PARAMETERS", "QUANTIZATION", "UNLOADED"]
+    assert ran.out.splitlines()[1].split()[0] == "tiny:latest"
+    assert "in 4 minutes" in ran.out
+    assert json.decode(cli("ps", "--url", server.url, "--json").out.encode())[0]["name"] == "tiny:latest"
+
+
+def test_ps_without_a_server_says_how_to_start_one(cli: Cli, silent: Path) -> None:
+    ran = cli("ps", "--config", silent)
+    assert (ran.code, ran.out) == (6, "")
+    assert "rivermouth serve" in ran.err
+    assert cli("ps", "--url", "http://127.0.0.1:1").code == 6

@@ -1,0 +1,122 @@
+"""`serve`: what it says first, how it refuses to start, how it ends; and how the others find it."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from rivermouth.cli.places import ADDRESS_FILE, addresses, announced, running
+from rivermouth.cli.serve import FIRST_STEPS, address, welcome
+from rivermouth.config import Config, HttpConfig, ProviderConfig, ServerConfig
+from rivermouth.secrets import Secret
+from rivermouth.store.datadir import DataDir
+from tests import running as real
+from tests.cli.asking import Cli, run
+from tests.fakes import JSON, Asked, FakeUpstream
+from tests.running import Running
+
+
+def test_with_nothing_to_answer_with_it_says_what_to_do_and_ends_in_order(tmp_path: Path) -> None:
+    with real.running(tmp_path, scripted=False) as server:
+        announced = (server.data / ADDRESS_FILE).read_text(encoding="ascii")
+        code = server.stop()
+    said = "".join(server.log)
+    assert code == 0
+    assert announced == server.url + "\n"
+    assert f"data       {server.data}" in said
+    assert "models     no local models" in said
+    assert "providers  none" in said
+    assert all(line in said for line in FIRST_STEPS)
+    assert not (server.data / ADDRESS_FILE).exists()
+
+
+def test_the_welcome_names_what_there_is(data_dir: Path) -> None:
+    config = Config(providers={"lab": ProviderConfig(name="lab", api_key=Secret("the-key"))})
+    lines = welcome(["http://127.0.0.1:8080"], DataDir(data_dir), ["tiny:latest"], config, scripted=True)
+    assert lines[0] == "Rivermouth answers on http://127.0.0.1:8080"
+    assert lines[2:] == ["  models     1 local model: tiny:latest", "  providers  scripted, lab"]
+    assert "the-key" not in "".join(lines)
+
+
+def test_two_servers_do_not_share_a_data_directory(server: Running) -> None:
+    ran = run("serve", "--data-dir", server.data, "--port", "0")
+    assert ran.code == 4
+    assert f"in use by a server with pid {server.process.pid}" in ran.err
+    assert "Traceback" not in ran.err
+
+
+def test_a_taken_address_is_named(cli: Cli, taken: int) -> None:
+    ran = cli("serve", "--port", str(taken))
+    assert ran.code == 4
+    assert f"cannot listen on 127.0.0.1:{taken}" in ran.err
+
+
+def test_a_fault_of_the_configuration_is_told_with_its_line(cli: Cli, tmp_path: Path) -> None:
+    file = tmp_path / "wrong.toml"
+    file.write_text("[server]\nprot = 1\n[timeouts]\nidle_s = -1\n", encoding="utf-8")
+    ran = cli("serve", "--config", file)
+    assert ran.code == 3
+    lines = ran.err.splitlines()
+    assert lines[0].startswith(f"rivermouth: {file}:2: server.prot: unknown key")
+    assert lines[1].startswith(f"{file}:4: timeouts.idle_s: ")
+    assert len(lines) == 2
+
+
+def test_the_file_in_the_folder_is_found(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "rivermouth.toml").write_text("[server]\nprot = 1\n", encoding="utf-8")
+    assert cli("serve").err.startswith("rivermouth: rivermouth.toml:2: server.prot: ")
+
+
+def test_another_address_without_a_key_is_refused(cli: Cli) -> None:
+    ran = cli("serve", "--host", "0.0.0.0")
+    assert ran.code == 3
+    assert "--host" in ran.err
+
+
+@pytest.mark.parametrize(
+    "options",
+    [("--also", "nonsense"), ("--also", "127.0.0.1:99999"), ("--port", "70000"), ("--tls-cert", "cert.pem")],
+)
+def test_a_wrong_option_is_a_wrong_command_line(cli: Cli, options: tuple[str, ...]) -> None:
+    assert cli("serve", *options).code == 2
+
+
+def test_an_address_has_two_halves() -> None:
+    assert address("127.0.0.1:11434") == ("127.0.0.1", 11434)
+    assert address("[::1]:80") == ("::1", 80)
+
+
+def test_help_tells_the_exit_codes(cli: Cli) -> None:
+    assert "6 no server or registry answers" in " ".join(cli("--help").out.split())
+    assert cli("--version").out.strip() == "0.1.0"
+
+
+# -- how a server is found
+
+
+def test_the_announced_address_is_asked_first(data_dir: Path) -> None:
+    config = Config(server=ServerConfig(host="0.0.0.0", port=99), http=HttpConfig(base_path="/ai"))
+    data = DataDir(data_dir)
+    assert addresses(config, data) == ["http://127.0.0.1:99/ai"]
+    with announced(data, "http://127.0.0.1:5/ai"):
+        assert addresses(config, data) == ["http://127.0.0.1:5/ai", "http://127.0.0.1:99/ai"]
+    assert addresses(Config(server=ServerConfig(host="::1", port=9)), data) == ["http://[::1]:9"]
+
+
+@pytest.mark.anyio
+async def test_who_answers_as_a_rivermouth_is_asked_with_the_configured_key(data_dir: Path) -> None:
+    async def answer(asked: Asked) -> None:
+        body = b'{"status":"ok","inflight":0,"version":"1"}' if asked.path == "/health" else b"{}"
+        await asked.answer(200, JSON, body)
+
+    data = DataDir(data_dir)
+    async with FakeUpstream(answer) as upstream:
+        (data.path / ADDRESS_FILE).write_text("http://127.0.0.1:1\n", encoding="ascii")  # left by one that was killed
+        port = int(upstream.url.rpartition(":")[2])
+        config = Config(server=ServerConfig(port=port, keys=(Secret("the-key"),)))
+        client = await asyncio.to_thread(running, config, data)
+        assert client is not None
+        await asyncio.to_thread(client.get, "/api/ps")
+    assert upstream.requests[-1].headers["authorization"] == "Bearer the-key"
