@@ -21,7 +21,7 @@ ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 KINDS = ("promise", "fault")
 COVERS = "covers"
-"""The property of a report that carries a test's claims: with xdist, the process that judges is not the one that runs."""
+"""The property of a report that carries a test's claims: with xdist the judge is not the process that runs."""
 ROW = re.compile(r"^\| (?P<line>\d+|F\d+) \|", re.MULTILINE)
 RANGE = re.compile(r"(\d+)-(\d+)")
 

@@ -162,7 +162,14 @@ def _provider(config: ProviderConfig, whole: Config) -> Provider:
 def _catalog(config: Config, providers: dict[str, Provider], own: tuple[str, ...]) -> Catalog:
     endpoints = {name: _endpoint(name, e) for name, e in config.endpoints.items()}
     models = {name: tuple(_resolved(ref, endpoints) for ref in m.endpoints) for name, m in config.models.items()}
-    return Catalog(models=models, endpoints=endpoints.values(), providers=providers, own=own, default=config.default_model, now_s=time.monotonic)
+    return Catalog(
+        models=models,
+        endpoints=endpoints.values(),
+        providers=providers,
+        own=own,
+        default=config.default_model,
+        now_s=time.monotonic,
+    )
 
 
 def _endpoint(name: str, config: EndpointConfig) -> Endpoint:

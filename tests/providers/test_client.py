@@ -12,7 +12,7 @@ import pytest
 from yarl import URL
 
 from rivermouth.ir.errors import ApiError, Kind
-from rivermouth.providers.client import AiohttpClient, is_loopback, proxy_for
+from rivermouth.providers.client import AiohttpClient, proxy_for
 from tests.fakes import JSON, Asked, FakeUpstream
 
 pytestmark = pytest.mark.anyio
@@ -91,11 +91,6 @@ class TestProxy:
         assert asked.headers["proxy-authorization"] == "Basic bWU6c2VjcmV0"
         assert "authorization" not in asked.headers
         assert (caught.value.kind, "secret" in str(caught.value)) == (Kind.NETWORK, False)
-
-
-@pytest.mark.parametrize(("host", "want"), [("example.org", False), ("10.0.0.1", False), ("", False), ("::1", True)])
-def test_loopback(host: str, want: bool) -> None:
-    assert is_loopback(host) is want
 
 
 async def test_what_netrc_says_is_not_sent_beside_our_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

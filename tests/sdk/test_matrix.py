@@ -154,6 +154,19 @@ def test_each_piece_goes_through_both_servers_at_once(
 
 
 @pairs
+@pytest.mark.fault("F4")
+def test_a_piece_of_a_megabyte(through: dict[str, Client], back: Served, client: str, upstream: str) -> None:
+    """One frame, larger than any buffer on its way."""
+    piece = "0123456789abcdeé" * 65536
+    with Leader() as leader, ThreadPoolExecutor(1) as thread:
+        pieces = through[client].pieces(f"via-{upstream}/led/any", Ask(leader.port))
+        seen = thread.submit("".join, pieces)
+        leader.say(piece)
+        leader.end()
+        assert seen.result(DEADLINE_S) == piece
+
+
+@pairs
 @ways
 @pytest.mark.fault("F15")
 def test_an_error_before_the_answer_keeps_its_kind(
@@ -264,6 +277,36 @@ def test_a_forced_call_is_made_or_refused(
         assert raised.value.status == 400
         return
     assert getattr(through[client], way)(model, ask).calls == getattr(direct[client], way)("scripted", ask).calls
+
+
+@pytest.mark.parametrize("upstream", UPSTREAMS)
+@pytest.mark.parametrize(
+    ("path", "fields", "field"),
+    [
+        ("/api/generate", {"prompt": "Hi", "suffix": "end"}, "suffix"),
+        ("/api/generate", {"prompt": "Hi", "context": [1, 2]}, "context"),
+        ("/v1/chat/completions", {"messages": HI, "tools": [{"type": "web_search"}]}, "tools[0]"),
+        ("/v1/chat/completions", {"messages": HI, "modalities": ["text", "audio"]}, "modalities"),
+    ],
+)
+def test_what_would_be_answered_wrongly_is_refused(
+    front: Served, upstream: str, path: str, fields: dict[str, Any], field: str
+) -> None:
+    """By the first that cannot do it: the other protocol, or, where it was passed on as it came, the model."""
+    with Wire(front.port, "POST", path, {"model": f"via-{upstream}/scripted", **fields}) as wire:
+        error = wire.json()["error"]
+    assert wire.status == 400
+    assert field in (error if isinstance(error, str) else error["param"])
+
+
+@pytest.mark.parametrize("upstream", ["openai", "anthropic"])
+def test_what_only_an_engine_of_ones_own_can_do_is_said_to_be_ignored(front: Served, upstream: str) -> None:
+    wishes = {"keep_alive": "5m", "raw": True, "options": {"num_ctx": 4096, "mirostat": 1}}
+    body = {"model": f"via-{upstream}/scripted", "prompt": "Hi", **wishes}
+    with Wire(front.port, "POST", "/api/generate", body) as wire:
+        wire.read()
+    ignored = set(wire.headers["x-rivermouth-ignored"].split(", "))
+    assert {"keep_alive_s", "raw", "context_tokens", "options.mirostat"} <= ignored
 
 
 @pytest.mark.parametrize("upstream", UPSTREAMS)

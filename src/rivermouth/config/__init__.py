@@ -6,7 +6,7 @@ check: what needs two tables to judge.  presets: the providers that need only a 
 
 from __future__ import annotations
 
-from rivermouth.config.check import BUILT_IN, find_endpoint, is_loopback
+from rivermouth.config.check import BUILT_IN, find_endpoint
 from rivermouth.config.load import load, override, parse
 from rivermouth.config.presets import PRESETS, Preset
 from rivermouth.config.problems import ConfigError, Problem
@@ -48,7 +48,6 @@ __all__ = [
     "ServerConfig",
     "TimeoutsConfig",
     "find_endpoint",
-    "is_loopback",
     "load",
     "override",
     "parse",

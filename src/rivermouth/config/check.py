@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from ipaddress import ip_address
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -15,6 +14,7 @@ from rivermouth.config.presets import PRESETS, QUIRKS, Preset
 from rivermouth.config.problems import did_you_mean
 from rivermouth.config.schema import Config, ConfigFile, EndpointConfig, ProviderConfig, ProviderTable, ServerConfig
 from rivermouth.config.shape import Fault
+from rivermouth.loopback import is_loopback
 from rivermouth.secrets import Secret
 
 BUILT_IN: Final = frozenset({"local", "scripted"})
@@ -187,13 +187,3 @@ def exposure(server: ServerConfig) -> Iterator[Fault]:
             f"{server.host} can be reached from other machines and no key is asked for: "
             "set server.keys, or server.allow_open = true to leave it open to all",
         )
-
-
-def is_loopback(host: str) -> bool:
-    """True for names and addresses that only this machine reaches."""
-    if host.lower() in ("localhost", "ip6-localhost"):
-        return True
-    try:
-        return ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False

@@ -49,46 +49,68 @@ class Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class ServerConfig(Table, frozen=True, kw_only=True):
-    """Where the server listens and who may call.  `keys`: any of them opens every dialect (R16)."""
+    """Where the server listens and who may call."""
 
     host: Text = "127.0.0.1"
+    """The address to listen on; any other than loopback needs `keys`, or `allow_open` (R16)."""
     port: Port = 8080
+    """The port to listen on; 0 takes a free one."""
     keys: tuple[Secret, ...] = ()
+    """What clients may call with: any of these opens every dialect, and without one no key is asked for (R16)."""
     allow_open: bool = False
+    """Allows an address other than loopback without `keys`."""
     default_model: Text | None = None
+    """What answers for the names "dummy" and "tgi" (R15), and whom `rivermouth chat` talks to unasked."""
 
 
 class ProviderTimeouts(Table, frozen=True, kw_only=True):
-    """Clocks of one provider; for each the smaller of this and the surface's holds.  None: the surface's alone."""
+    """Clocks of one provider; the smaller of these and `[timeouts]` holds, each for itself (R7)."""
 
     connect_s: PositiveS | None = None
+    """Until the connection stands, TLS included."""
     first_token_s: PositiveS | None = None
+    """Of a stream: from the start of an attempt to its first content."""
     idle_s: PositiveS | None = None
+    """Of a stream: the longest silence between two pieces of content."""
     total_s: PositiveS | None = None
+    """The whole of one attempt at this provider."""
 
 
 class ProviderTable(Table, frozen=True, kw_only=True):
-    """A provider as written: over a preset of the same name, or spelled out, or a Python generator."""
+    """A provider: a preset of that name and what differs from it, a server of your own, or a Python generator."""
 
     dialect: Text | None = None
+    """The protocol that it speaks: the name of a dialect."""
     base_url: Annotated[str, Meta(pattern=r"^https?://[^/\s]+")] | None = None
+    """What the paths of the dialect are appended to, as in "http://127.0.0.1:9101/v1"."""
     api_key: Secret | None = None
+    """Its key; a preset without `base_url` here takes the one of its variable in the environment."""
     ca_file: Text | None = None
+    """An authority (PEM) to trust beside the system's; a relative path is beside this file."""
     headers: dict[str, Secret] = {}
+    """Headers of every request to it; they win over our own."""
     timeouts: ProviderTimeouts = ProviderTimeouts()
     python: Annotated[str, Meta(pattern=r"^[\w.]+:[\w.]+$")] | None = None
+    """A generator function of yours, as in "package.module:stream"; then it has no address and no key."""
     quirks: tuple[str, ...] = ()
+    """What it does otherwise than its dialect says, in the words of the table below."""
     enabled: bool = True
+    """false switches it off, also where the environment would switch it on."""
 
 
 class Price(Table, frozen=True, kw_only=True):
-    """What `per` tokens cost, in and out.  cached_input: of those input tokens that were cached; None: the same."""
+    """What tokens cost at this endpoint; without it a call's cost is not known."""
 
     input: Annotated[float, Meta(ge=0)]
+    """For `per` tokens of the prompt."""
     output: Annotated[float, Meta(ge=0)]
+    """For `per` tokens of the answer."""
     currency: Annotated[str, Meta(pattern=r"^[A-Z]{3}$")]
+    """Three capital letters, as in "EUR"."""
     cached_input: Annotated[float, Meta(ge=0)] | None = None
+    """For `per` tokens of the prompt that the provider had cached; without it the same as `input`."""
     per: Annotated[int, Meta(gt=0)] = 1_000_000
+    """How many tokens the prices are for."""
 
     def cost(self, input_tokens: int, output_tokens: int, cached_tokens: int = 0) -> float:
         """The amount, in `currency`, for this many tokens; `cached_tokens` are some of `input_tokens`."""
@@ -99,45 +121,61 @@ class Price(Table, frozen=True, kw_only=True):
 
 
 class EndpointConfig(Table, frozen=True, kw_only=True):
-    """What routing knows of one model at one provider.  None is "not configured"."""
+    """What routing knows of one model at one provider.  What is not set is null in the routing block."""
 
     provider: Text
+    """A provider of this file or of the environment, or "local"."""
     model: Text
+    """The model's name there."""
     version: str | None = None
+    """Which version of the model that is."""
     region: str | None = None
+    """Where it computes."""
     sovereignty: str | None = None
+    """Its class of sovereignty, in your own words."""
     retention: str | None = None
+    """How long what it is sent is kept there, in your own words."""
     price: Price | None = None
 
 
 class ModelConfig(Table, frozen=True, kw_only=True):
-    """A name that clients may ask for: endpoint ids or "provider/model", tried in this order."""
+    """A name that clients may ask for."""
 
     endpoints: Annotated[tuple[Text, ...], Meta(min_length=1)]
+    """Names of `[endpoints]`, or "provider/model", tried in this order."""
 
 
 class ResilienceConfig(Table, frozen=True, kw_only=True):
-    """retries: more tries at one candidate before its commit point.  cooldown: rest a candidate that keeps failing."""
+    """What happens when an attempt fails before its first content."""
 
     retries: Annotated[int, Meta(ge=0, le=10)] = 2
+    """How many more tries a call has after every endpoint had one, where the failure is of a kind that passes."""
     cooldown: bool = True
+    """Leaves an endpoint for last after three failures in a row, and for as long as its Retry-After says."""
 
 
 class TimeoutsConfig(Table, frozen=True, kw_only=True):
-    """The four clocks of a call, how long its HTTP status is held, and how long a shutdown waits for calls."""
+    """The four clocks of a call (R7), and two that belong to the server."""
 
     connect_s: PositiveS = 10.0
+    """Until the connection to an upstream stands, TLS included."""
     first_token_s: PositiveS = 60.0
+    """Of a stream: from the start of an attempt to its first content."""
     idle_s: PositiveS = 60.0
+    """Of a stream: the longest silence between two pieces of content; a local model has 180 s."""
     total_s: PositiveS = 600.0
+    """The whole call, all attempts together; it starts when the first target has begun."""
     hold_s: NonNegativeS = 15.0
+    """How long a silent stream holds back its HTTP status; then keep-alives come, where the dialect has any."""
     drain_s: NonNegativeS = 10.0
+    """How long running calls may go on after the first signal to stop."""
 
 
 class HttpConfig(Table, frozen=True, kw_only=True):
-    """Browser safety (R26), proxies and sizes.  An origin ending in ":*" stands for every port of that host."""
+    """Browser safety, proxies and sizes."""
 
     allowed_hosts: tuple[Text, ...] = ()
+    """Names in the Host header that are answered beside loopback and the addresses listened on (R26)."""
     allowed_origins: tuple[Text, ...] = (
         "http://localhost:*",
         "https://localhost:*",
@@ -149,35 +187,45 @@ class HttpConfig(Table, frozen=True, kw_only=True):
         "tauri://*",
         "vscode-webview://*",
     )
+    """Web pages that may call: an origin, "http://host:*" for all its ports, "scheme://*", or "*" (R26)."""
     base_path: Annotated[str, Meta(pattern=r"^(/[^/\s]+)*$")] = ""
+    """A path before every route, for a reverse proxy that passes it on."""
     body_limit_bytes: Annotated[int, Meta(ge=1024)] = 32 * MIB
+    """The largest request body that is read."""
 
 
 class RoutingBlockConfig(Table, frozen=True, kw_only=True):
     """The member of OpenAI chat answers that says who really served them (R5)."""
 
     key: Text = "llmeu"
+    """The member's name."""
     send: Literal["always", "never"] = "always"
+    """ "always" sends it on every stream and reply of OpenAI's chat, "never" on none."""
 
 
 class OpenAiConfig(Table, frozen=True, kw_only=True):
-    """role: how often the assistant's role appears in a stream on /openai/v1 (R3)."""
+    """What OpenAI's dialect is told."""
 
     role: Literal["once", "every"] = "once"
+    """How often the assistant's role stands in a stream on /openai/v1: "once", or in "every" chunk (R3)."""
 
 
 class RecordsConfig(Table, frozen=True, kw_only=True):
-    """text: how much of prompts and answers a record holds.  Only "none" can be asked for."""
+    """What the record of a call holds."""
 
     text: Literal["none"] = "none"
+    """How much of prompts and answers a record holds; nothing but "none" can be asked for."""
 
 
 class LocalConfig(Table, frozen=True, kw_only=True):
-    """The engine on this machine.  keep_alive: how long an idle model stays loaded; 0 not at all, negative for ever."""
+    """The engine on this machine."""
 
     keep_alive: Duration = Duration(300)
+    """How long an idle model stays loaded, in seconds or as "5m"; 0: not at all, negative: for ever."""
     chat_template: bool = True
+    """false writes prompts with role prefixes instead of the model's own template."""
     max_models: Annotated[int, Meta(ge=1, le=64)] = 2
+    """How many models are loaded at once; one more takes the place of the one that is idle longest."""
 
 
 class ConfigFile(Table, frozen=True, kw_only=True):
@@ -195,6 +243,7 @@ class ConfigFile(Table, frozen=True, kw_only=True):
     records: RecordsConfig = RecordsConfig()
     local: LocalConfig = LocalConfig()
     data_dir: Text | None = None
+    """Where models and records are kept, beside this file if relative; `--data-dir` and `RIVERMOUTH_DATA` win."""
 
 
 class ProviderConfig(msgspec.Struct, frozen=True, kw_only=True):

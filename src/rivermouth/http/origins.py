@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterable
-from functools import lru_cache
 from typing import Final
 from urllib.parse import urlsplit
 
 import msgspec
 
 from rivermouth.http.headers import EXPOSED, Header, get
+from rivermouth.loopback import is_loopback
 
 MISDIRECTED: Final = 421
 FORBIDDEN: Final = 403
@@ -78,17 +78,6 @@ def _fits(allowed: str, origin: str) -> bool:
         base = allowed[:-2]
         return origin == base or (origin.startswith(base + ":") and origin[len(base) + 1 :].isdigit())
     return False
-
-
-@lru_cache(maxsize=256)
-def is_loopback(name: str) -> bool:
-    """True for localhost and for loopback addresses, IPv6 in or out of brackets."""
-    if name == "localhost" or name.endswith(".localhost"):
-        return True
-    try:
-        return ipaddress.ip_address(name.strip("[]")).is_loopback
-    except ValueError:
-        return False
 
 
 def _is_address(name: str) -> bool:

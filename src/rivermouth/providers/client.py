@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import io
-import ipaddress
 import ssl
 from base64 import b64encode
 from collections.abc import Mapping
@@ -24,6 +23,7 @@ import aiohttp
 from yarl import URL
 
 from rivermouth.ir.errors import ApiError, Kind
+from rivermouth.loopback import is_loopback
 
 DRAIN_S: Final = 0.1
 """How long a finished answer may take to end its HTTP body before its connection is given up."""
@@ -207,16 +207,6 @@ def proxy_for(base_url: str) -> tuple[URL | None, dict[str, str]]:
         return url, {}
     credentials = b64encode(f"{url.user}:{url.password or ''}".encode()).decode()
     return url.with_user(None), {"proxy-authorization": f"Basic {credentials}"}
-
-
-def is_loopback(host: str) -> bool:
-    """True for a name or an address that does not leave this machine."""
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def trust(ca_file: str | None) -> ssl.SSLContext:

@@ -18,6 +18,7 @@ from rivermouth.ir.request import (
     File,
     Format,
     Image,
+    Local,
     Message,
     Original,
     Reasoning,
@@ -370,6 +371,17 @@ def test_the_rest() -> None:
     assert built["stop_sequences"] == ["END"]
     assert built["metadata"] == {"user_id": "u"}
     assert losses(request) == ("metadata", "stop", "tools.x")
+
+
+def test_what_only_an_engine_of_ones_own_can_do_is_a_loss() -> None:
+    request = ask(local=Local(keep_alive_s=0, context_tokens=4096, raw=True))
+    assert losses(request) == ("context_tokens", "keep_alive_s", "raw")
+
+
+def test_what_needs_the_clients_own_protocol_is_refused() -> None:
+    with pytest.raises(ApiError) as caught:
+        build(ask(untranslatable=("suffix",)))
+    assert (caught.value.kind, caught.value.param) == (Kind.INVALID_REQUEST, "suffix")
 
 
 @given(requests(), st.none() | thinkings, st.none() | response_formats)

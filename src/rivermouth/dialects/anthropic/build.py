@@ -16,7 +16,7 @@ from rivermouth.dialects.anthropic.tables import (
 from rivermouth.dialects.anthropic.turns import Turns, thinking_allowed
 from rivermouth.dialects.dialect import Outgoing
 from rivermouth.ir.errors import invalid
-from rivermouth.ir.request import Choose, Format, Original, Request, Thinking, Tool
+from rivermouth.ir.request import Choose, Format, Local, Original, Request, Thinking, Tool
 from rivermouth.wire import json
 
 PATH: Final = "/messages"
@@ -51,6 +51,8 @@ def build_request(request: Request, model: str) -> Outgoing:
     original = request.original
     if original is not None and original.dialect == NAME:
         return _repeat(request, original, model)
+    if request.untranslatable:
+        raise invalid("this needs an upstream that speaks the client's own dialect", request.untranslatable[0])
     if request.n > 1:
         raise invalid("the Messages protocol gives one answer for each request", "n")
     built = _Built(request, model)
@@ -208,6 +210,9 @@ class _Built:
             self.body["metadata"] = {"user_id": request.user}
         if request.metadata:
             self._lose("metadata")
+        for name in request.local.__struct_fields__:
+            if getattr(request.local, name) != getattr(Local(), name):
+                self._lose(name)
         if request.stream:
             self.body["stream"] = True
 

@@ -91,7 +91,9 @@ BUDGET_ONLY: Final = re.compile(r"claude-(?:3|(?:opus|sonnet|haiku)-4(?:-[0-5])?
 # Request fields that the protocol cannot carry, or not always, as `build_request` names them.
 LOSSES: Final = frozenset(
     {
+        "context_tokens",
         "frequency_penalty",
+        "keep_alive_s",
         "logit_bias",
         "logprobs",
         "messages.image",
@@ -100,6 +102,7 @@ LOSSES: Final = frozenset(
         "metadata",
         "min_p",
         "presence_penalty",
+        "raw",
         "repetition_penalty",
         "response_format",
         "seed",
