@@ -2,32 +2,93 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import re
 import sys
+import textwrap
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from types import NoneType
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Annotated, Any, Final, Literal, get_args, get_origin
 
 import msgspec
 import typer
 
 from rivermouth.cli.app import app
+from rivermouth.cli.term import MEANINGS
 from rivermouth.config.presets import PRESETS
 from rivermouth.config.schema import ConfigFile, Table
 from rivermouth.dialects import discover
-from rivermouth.dialects.dialect import Dialect, Key
-from rivermouth.ir.errors import ADVICE
+from rivermouth.dialects.dialect import Dialect, Key, Surface
+from rivermouth.dialects.openai_chat.encoder import ROLE_WITH_CONTENT
+from rivermouth.http.api.health import platform
+from rivermouth.http.app import OPEN_PATHS
+from rivermouth.http.lifecycle import Lifecycle
+from rivermouth.http.routes import UNVERSIONED
+from rivermouth.ir.errors import ADVICE, Kind
 from rivermouth.ir.grammar import DELTAS, STREAM
 from rivermouth.observe import Metrics
+from rivermouth.providers.quirks import QUIRKS
 from rivermouth.secrets import Secret
+from rivermouth.store.port import AttemptRecord, CallRecord, Outcome, Status
 
 PAGE = Path(__file__).parent / "reference.md"
 
 HEAD = """# Reference
 
-This page is written by `make docs` from the code.
+This page is written by `make docs` from the code. How to use the settings is shown in [configuration.md](configuration.md);
+what to do about an error, in [troubleshooting.md](troubleshooting.md).
 """
+
+OPTIONS: Final[dict[str, str]] = {
+    UNVERSIONED: "its routes need no telling header",
+    ROLE_WITH_CONTENT: 'the first delta is `{"role":"assistant","content":""}`',
+}
+"""What the options of a surface mean to a client.  One that is not here stops the page from being written."""
+
+HEADERS: Final[dict[str, tuple[str, str]]] = {
+    "x-request-id": ("all", "The id of the call, made here. `rivermouth calls show ID` tells what happened."),
+    "request-id": ("all", "The same, for SDKs that look for this name."),
+    "x-amzn-requestid": ("all", "The same again."),
+    "x-client-request-id": ("all", "The `X-Request-ID` that the client sent, if it was short and printable."),
+    "content-type": ("all", "As the dialect has it; neither the upstream nor `Accept` has a say."),
+    "content-length": ("whole answers", "Bytes of the body."),
+    "cache-control": ("streams", "`no-cache, no-transform`."),
+    "x-accel-buffering": ("streams", "`no`: reverse proxies are asked not to hold frames back."),
+    "connection": ("streams", "`keep-alive`; `close` on refusals while the server stops."),
+    "x-rivermouth-ignored": ("answers", "Fields of the request that the model could not be given."),
+    "retry-after": ("errors", "Whole seconds until another try makes sense, where that is known."),
+    "x-should-retry": ("errors of OpenAI and Anthropic", "`true` or `false`, for their SDKs."),
+    "allow": ("405", "The methods that the path has."),
+    "vary": ("allowed origins", "`origin`."),
+    "access-control-allow-origin": ("allowed origins", "The origin that asked."),
+    "access-control-allow-methods": ("allowed origins", "The methods that are served."),
+    "access-control-allow-headers": ("allowed origins", "Those that the preflight asked for."),
+    "access-control-expose-headers": ("allowed origins", "The headers of this table that a page may read."),
+    "access-control-max-age": ("allowed origins", "Seconds for which a preflight holds."),
+}
+"""Header -> on which answers, and what it says."""
+
+ENVIRONMENT: Final[dict[str, str]] = {
+    "RIVERMOUTH_DATA": "Where models and records are kept. `--data-dir` wins over it, it wins over `data_dir`.",
+    "RIVERMOUTH_API_KEY": "The key with which `chat` and `ps` call a server.",
+    "XDG_DATA_HOME": "Where the data directory is, on Linux, when nothing else says so.",
+    "HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, NO_PROXY": (
+        "The proxy on the way to providers, in either case. One on this machine is always called directly."
+    ),
+    "SSL_CERT_FILE, SSL_CERT_DIR": "The authorities that are trusted, in place of the system's.",
+    "NO_COLOR": "Set: the terminal gets no faint text.",
+    "TERM": "`dumb`: the same.",
+}
+"""Variables that mean something, beside those of the presets and those that a file names as `env:NAME`."""
+
+
+DIALECTS: Final = (
+    "What a dialect cannot carry is left out when an upstream that speaks it is asked by a client of another dialect, "
+    "and named in `x-rivermouth-ignored`; a request that would be answered wrongly without it is refused."
+)
 
 
 def rows(titles: Iterable[str], cells: Iterable[Iterable[object]]) -> list[str]:
@@ -51,8 +112,8 @@ def dialect_page(dialect: Dialect) -> list[str]:
     waiting = repr(dialect.keep_alive.decode("ascii"))[1:-1] if dialect.keep_alive else None
     lines = [f"### {dialect.name}", ""]
     lines += rows(
-        ("Mounted at", "Media type of streams", "Options"),
-        ((code(s.prefix or "/"), code(s.stream_type), ", ".join(sorted(s.options))) for s in dialect.surfaces),
+        ("Mounted at", "Media type of streams", "Special"),
+        ((code(s.prefix or "/"), code(s.stream_type), options_of(s)) for s in dialect.surfaces),
     )
     lines += rows(
         ("Route", "What it does", "Streams"),
@@ -72,10 +133,34 @@ def dialect_page(dialect: Dialect) -> list[str]:
     return lines
 
 
+def options_of(surface: Surface) -> str:
+    return "; ".join(OPTIONS[option] for option in sorted(surface.options))
+
+
 def key_place(key: Key) -> str:
     if key.query:
         return f"`?{key.query}=`"
     return code(f"{key.header}: {key.scheme} ...".replace(":  ", ": "))
+
+
+def own_routes_page() -> list[str]:
+    """The routes that belong to no dialect."""
+    served = platform(lifecycle=Lifecycle(), inflight=lambda: 0, metrics=bytes, version="")
+    lines = ["## Routes of the server itself", ""]
+    cells = []
+    for route in served.routes:
+        for handler in getattr(route, "route_handlers", ()):
+            says = " ".join((handler.fn.__doc__ or "").split())
+            if handler.fn.__module__ == platform.__module__:
+                methods = ", ".join(sorted(handler.http_methods - {"OPTIONS"}))
+                cells.append((code(f"{methods} {route.path}"), says, "" if route.path in OPEN_PATHS else "yes"))
+    cells.append((code("GET /schema"), "The OpenAPI document of these routes.", "yes"))
+    return lines + rows(("Route", "What it answers", "Asks for a key, if there are any"), sorted(cells))
+
+
+def headers_page() -> list[str]:
+    lines = ["## Headers of answers", "", "They are made here. None of an upstream's passes.", ""]
+    return lines + rows(("Header", "On", "What it says"), ((code(name), *says) for name, says in HEADERS.items()))
 
 
 # -- events and errors
@@ -163,17 +248,30 @@ def inner_table(of: Any) -> tuple[type[Table], bool] | None:
     return None
 
 
+def meanings(table: type[Table]) -> dict[str, str]:
+    """What the string behind each field says of it."""
+    (definition,) = ast.parse(textwrap.dedent(inspect.getsource(table))).body
+    assert isinstance(definition, ast.ClassDef)
+    found = {}
+    for field, behind in pairwise(definition.body):
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(behind, ast.Expr):
+            found[field.target.id] = " ".join(ast.literal_eval(behind.value).split())
+    return found
+
+
 def settings_of(table: type[Table], path: str) -> list[str]:
     plain, inner = [], []
+    says = meanings(table)
     for field in msgspec.structs.fields(table):
         found = inner_table(field.type)
         if found:
             inner.append((found[0], f"{path}.{field.encode_name}" + (".NAME" if found[1] else "")))
         else:
-            plain.append((code(field.encode_name), type_name(field.type), default_of(field)))
+            meaning = says.get(field.name, "")
+            plain.append((code(field.encode_name), type_name(field.type), default_of(field), meaning))
     summary = " ".join((table.__doc__ or "").split())
     lines = [f"### `[{path.lstrip('.')}]`" if path else "### At the top of the file", "", summary, ""]
-    lines += rows(("Key", "Value", "Default"), plain) if plain else []
+    lines += rows(("Key", "Value", "Default", "Meaning"), plain) if plain else []
     for inner_struct, inner_path in inner:
         lines += settings_of(inner_struct, inner_path)
     return lines
@@ -181,20 +279,49 @@ def settings_of(table: type[Table], path: str) -> list[str]:
 
 def settings_page() -> list[str]:
     lines = ["## Settings: `rivermouth.toml`", "", "A key that is not listed here is refused, with its line.", ""]
-    lines += settings_of(ConfigFile, "")
-    lines += ["### Presets", "", "Providers that need only a key. The first variable that is set switches one on.", ""]
-    return lines + rows(
-        ("Provider", "Dialect", "Address", "Variables"),
-        (
-            (
-                code(name),
-                preset.dialect,
-                preset.base_url,
-                ", ".join(code(v) for v in (*preset.keys, preset.address) if v),
-            )
-            for name, preset in PRESETS.items()
-        ),
+    return lines + settings_of(ConfigFile, "") + quirks_page() + presets_page() + environment_page()
+
+
+def quirks_page() -> list[str]:
+    lines = ["### Quirks", "", "Words for `[providers.NAME] quirks`.", ""]
+    lines += rows(("Quirk", "The provider ..."), ((code(word), quirk.says) for word, quirk in QUIRKS.items()))
+    lines[-1:] = [
+        "",
+        "One of your own that speaks openai_chat has `max_tokens`, unless one of the two names is listed.",
+        "",
+    ]
+    return lines
+
+
+def presets_page() -> list[str]:
+    lines = ["### Presets", "", "Providers that need no more than a variable in the environment.", ""]
+    cells = (
+        (code(name), preset.dialect, preset.base_url, ", ".join(map(code, sorted(preset.quirks))))
+        for name, preset in PRESETS.items()
     )
+    return lines + rows(("Provider", "Dialect", "Address", "Quirks"), cells)
+
+
+def environment_page() -> list[str]:
+    lines = [
+        "## Environment variables",
+        "",
+        "A file may name any other one, as `env:NAME`, where it wants a secret.",
+        "",
+    ]
+    own = [(", ".join(map(code, names.split(", "))), says) for names, says in ENVIRONMENT.items()]
+    return lines + rows(("Variable", "What it does"), [*switches(), *own])
+
+
+def switches() -> Iterator[tuple[str, str]]:
+    """The variables that switch a preset on."""
+    for name, preset in PRESETS.items():
+        if preset.keys:
+            others = len(preset.keys) > 1
+            first = " The first that is set counts." if others else ""
+            yield ", ".join(map(code, preset.keys)), f"Switches on the provider `{name}`, and is its key.{first}"
+        if preset.address:
+            yield code(preset.address), f"Switches on the provider `{name}`, and says where it is."
 
 
 # -- the command line and the metrics
@@ -205,48 +332,80 @@ def commands_page() -> list[str]:
     for words, command in sorted(walk(typer.main.get_command(app), "rivermouth")):
         lines += [f"### `{words}`", "", " ".join((command.help or "").split()), ""]
         options = [each for each in command.params if "--help" not in each.opts]
-        cells = (
-            (
-                code(", ".join(each.opts) if each.opts[0].startswith("-") else each.name.upper()),
-                getattr(each, "help", ""),
-            )
-            for each in options
-        )
+        cells = ((option_name(each), getattr(each, "help", None) or "") for each in options)
         lines += rows(("Option or argument", "What it is"), cells) if options else []
-    return lines
+    lines += ["### Exit codes", ""]
+    return lines + rows(("Code", "Meaning"), ((exit_code.value, means) for exit_code, means in MEANINGS.items()))
 
 
 def option_name(option: Any) -> str:
     """`--config`, or `MODEL` for an argument."""
-    return code(", ".join(option.opts) if option.opts[0].startswith("-") else option.name.upper())
+    if option.opts[0].startswith("-"):
+        return code(", ".join(option.opts))
+    return code(option.metavar or option.name.upper())
 
 
 def walk(command: Any, words: str) -> Iterator[tuple[str, Any]]:
     """Every command below this one that can be run, with the words that call it."""
     inner = getattr(command, "commands", None)
-    if inner is None:
+    if inner is None or command.invoke_without_command and not command.no_args_is_help:
         yield words, command
-        return
-    for name, each in inner.items():
+    for name, each in (inner or {}).items():
         if not each.hidden:
             yield from walk(each, f"{words} {name}")
 
 
 def metrics_page() -> list[str]:
-    text = Metrics(process=False).render().decode("utf-8")
+    metrics = Metrics(process=False)
+    metrics.ended(EVERYTHING)  # labels show only where something was counted
+    text = metrics.render().decode("utf-8")
     kinds = dict(re.findall(r"^# TYPE (\S+) (\w+)$", text, re.MULTILINE))
-    helps = re.findall(r"^# HELP (\S+) (.*)$", text, re.MULTILINE)
-    lines = ["## Metrics", "", "In the text format of Prometheus.", ""]
-    cells = ((code(name), kinds[name], says) for name, says in helps if not name.endswith("_created"))
-    return lines + rows(("Metric", "Kind", "What it counts"), cells)
+    labels = dict(re.findall(r"^(\w+?)(?:_bucket|_created)?\{(.*)\} ", text, re.MULTILINE))
+    lines = [
+        "## Metrics",
+        "",
+        "`GET /metrics`, in the text format of Prometheus. Models and providers that are not configured are `other`.",
+        "",
+    ]
+    cells = (
+        (code(name), kinds[name], ", ".join(map(code, label_names(labels.get(name, "")))), says)
+        for name, says in re.findall(r"^# HELP (\S+) (.*)$", text, re.MULTILINE)
+        if not name.endswith("_created")
+    )
+    return lines + rows(("Metric", "Kind", "Labels", "What it counts"), cells)
+
+
+def label_names(labels: str) -> list[str]:
+    """The names in `a="1",le="2"`; a histogram's own `le` is not one of ours."""
+    return [name for name in re.findall(r"(\w+)=", labels) if name != "le"]
+
+
+EVERYTHING: Final = CallRecord(
+    id="",
+    started_ns=0,
+    operation="generate",
+    dialect="openai_chat",
+    surface="/v1",
+    model_asked="",
+    status=Status.FAILED,
+    kind=Kind.INTERNAL,
+    input_tokens=1,
+    output_tokens=1,
+    chunks=1,
+    first_token_ns=1,
+    ended_ns=2,
+    attempts=(AttemptRecord(number=1, endpoint_id="", provider="", model="", outcome=Outcome.FAILED),),
+)
+"""A call that touches every metric."""
 
 
 def generate() -> str:
     """The whole page."""
-    lines = [HEAD, "## Dialects", ""]
+    lines = [HEAD, "## Dialects", "", DIALECTS, ""]
     for name in sorted(discover()):
         lines += dialect_page(discover()[name])
-    lines += grammar_page() + errors_page() + settings_page() + commands_page() + metrics_page()
+    lines += own_routes_page() + headers_page() + grammar_page() + errors_page()
+    lines += settings_page() + commands_page() + metrics_page()
     return "\n".join(lines).rstrip() + "\n"
 
 

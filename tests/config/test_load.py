@@ -197,6 +197,10 @@ FAULTS = {
         '[endpoints.lab-eu]\nprovider="local"\nmodel="m"\n[models.m]\nendpoints = ["lab-e"]',
         "rivermouth.toml:5: models.m.endpoints[0]: no such endpoint; did you mean lab-eu?",
     ),
+    "a password in an address": (
+        '[providers.b]\ndialect = "openai_chat"\nbase_url = "http://me:secret@lab.example/v1"',
+        "rivermouth.toml:3: providers.b.base_url: credentials do not belong in an address: use api_key or headers",
+    ),
     "open to all": (
         '[server]\nhost = "0.0.0.0"',
         (

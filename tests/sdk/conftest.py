@@ -15,7 +15,7 @@ import pytest
 from rivermouth.local.registry import Registry
 from tests.local.asking import install
 from tests.promises import ROOT
-from tests.running import running
+from tests.running import START_S, running
 from tests.sdk.cutter import Cutter
 from tests.sdk.served import Served
 from tests.tiny_gguf import build
@@ -56,6 +56,14 @@ def provider(name: str, upstream: str, base: str) -> str:
     """A provider's table: the other server, in one of its dialects."""
     dialect, path = UPSTREAMS[upstream]
     return f'[providers.{name}]\ndialect = "{dialect}"\nbase_url = "{base}/{path}"\n'
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The first test of each kind pays for the start of up to three servers."""
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.timeout(START_S * 3 + 30))
 
 
 @contextmanager

@@ -53,6 +53,8 @@ def _provider_faults(
     for number, quirk in enumerate(table.quirks):
         if quirk not in QUIRKS:
             yield Fault((*path, "quirks", number), f"unknown quirk{did_you_mean(quirk, QUIRKS)}")
+    if "@" in urlsplit(table.base_url or "").netloc:
+        yield Fault((*path, "base_url"), "credentials do not belong in an address: use api_key or headers")
     if table.python is not None:
         for key in ("dialect", "base_url", "api_key", "ca_file"):
             if getattr(table, key) is not None:

@@ -88,7 +88,7 @@ class ProviderTable(Table, frozen=True, kw_only=True):
     ca_file: Text | None = None
     """An authority (PEM) to trust beside the system's; a relative path is beside this file."""
     headers: dict[str, Secret] = {}
-    """Headers of every request to it; they win over our own."""
+    """Further headers of every request to it."""
     timeouts: ProviderTimeouts = ProviderTimeouts()
     python: Annotated[str, Meta(pattern=r"^[\w.]+:[\w.]+$")] | None = None
     """A generator function of yours, as in "package.module:stream"; then it has no address and no key."""

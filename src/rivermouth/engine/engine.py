@@ -91,6 +91,7 @@ class Engine:
         self._settings = settings
         self._health = health
         self._ended = ended
+        self._limits = {name: settings.for_provider(name) for name in providers}
         self.inflight: set[Call] = set()
 
     async def generate(self, call: Call, sink: Sink) -> None:
@@ -261,7 +262,7 @@ class Engine:
 
         whole: the answer comes in one piece, so only the total clock can tell slow from stuck.
         """
-        limits, now = self._settings.for_provider(endpoint.provider), asyncio.get_running_loop().time()
+        limits, now = self._limits[endpoint.provider], asyncio.get_running_loop().time()
         if whole:
             limits = msgspec.structs.replace(limits, first_token_s=limits.total_s, idle_s=limits.total_s)
         if call.total_at is None:

@@ -68,11 +68,11 @@ class Document:
         self._fold = Fold()
 
     def take(self, batch: Batch) -> bytes:
+        if batch.body is not None and self._dialect.relay_reply is not None:
+            return self._dialect.relay_reply(batch.body, self._answer)
         self._fold.feed_all(batch.events)
         if self._fold.finish is None:
             return b""
-        if batch.body is not None and self._dialect.relay_reply is not None:
-            return self._dialect.relay_reply(batch.body, self._answer)
         return self._dialect.encode_reply(self._fold.reply(), self._answer)
 
     def fail(self, error: ApiError) -> bytes:

@@ -48,7 +48,7 @@ QUIRKS: Final[dict[str, Quirk]] = {
 def bend(outgoing: Outgoing, words: Iterable[str]) -> Outgoing:
     """The request as an upstream with these quirks takes it.  Raises `KeyError` for a word that is no quirk."""
     quirks = [QUIRKS[word] for word in words]
-    if not quirks or not outgoing.body:
+    if not any(_key(name) in outgoing.body for quirk in quirks for name in (*quirk.drop, *quirk.rename)):
         return outgoing
     fields = json.fields(outgoing.body)
     losses = list(outgoing.losses)
@@ -67,3 +67,7 @@ def bend(outgoing: Outgoing, words: Iterable[str]) -> Outgoing:
     if not touched:
         return outgoing
     return msgspec.structs.replace(outgoing, body=json.encode(fields), losses=tuple(dict.fromkeys(losses)))
+
+
+def _key(name: str) -> bytes:
+    return b'"' + name.encode() + b'"'
