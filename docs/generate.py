@@ -21,12 +21,10 @@ from rivermouth.cli.term import MEANINGS
 from rivermouth.config.presets import PRESETS
 from rivermouth.config.schema import ConfigFile, Table
 from rivermouth.dialects import discover
-from rivermouth.dialects.dialect import Dialect, Key, Surface
-from rivermouth.dialects.openai_chat.encoder import ROLE_WITH_CONTENT
+from rivermouth.dialects.dialect import ALWAYS, ROLE_WITH_CONTENT, Dialect, Key, Surface
 from rivermouth.http.api.health import platform
 from rivermouth.http.app import OPEN_PATHS
 from rivermouth.http.lifecycle import Lifecycle
-from rivermouth.http.routes import UNVERSIONED
 from rivermouth.ir.errors import ADVICE, Kind
 from rivermouth.ir.grammar import DELTAS, STREAM
 from rivermouth.observe import Metrics
@@ -38,12 +36,12 @@ PAGE = Path(__file__).parent / "reference.md"
 
 HEAD = """# Reference
 
-This page is written by `make docs` from the code. How to use the settings is shown in [configuration.md](configuration.md);
-what to do about an error, in [troubleshooting.md](troubleshooting.md).
+This page is written by `make docs` from the code. [configuration.md](configuration.md) shows how to use the settings,
+[troubleshooting.md](troubleshooting.md) what to do about an error.
 """
 
 OPTIONS: Final[dict[str, str]] = {
-    UNVERSIONED: "its routes need no telling header",
+    ALWAYS: "its routes need no telling header",
     ROLE_WITH_CONTENT: 'the first delta is `{"role":"assistant","content":""}`',
 }
 """What the options of a surface mean to a client.  One that is not here stops the page from being written."""
@@ -159,7 +157,12 @@ def own_routes_page() -> list[str]:
 
 
 def headers_page() -> list[str]:
-    lines = ["## Headers of answers", "", "They are made here. None of an upstream's passes.", ""]
+    lines = [
+        "## Headers of answers",
+        "",
+        "Of the dialects' routes. They are made here: none of an upstream's passes.",
+        "",
+    ]
     return lines + rows(("Header", "On", "What it says"), ((code(name), *says) for name, says in HEADERS.items()))
 
 
@@ -348,7 +351,7 @@ def option_name(option: Any) -> str:
 def walk(command: Any, words: str) -> Iterator[tuple[str, Any]]:
     """Every command below this one that can be run, with the words that call it."""
     inner = getattr(command, "commands", None)
-    if inner is None or command.invoke_without_command and not command.no_args_is_help:
+    if inner is None or (command.invoke_without_command and not command.no_args_is_help):
         yield words, command
     for name, each in (inner or {}).items():
         if not each.hidden:

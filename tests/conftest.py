@@ -33,7 +33,10 @@ settings.register_profile("thorough", deadline=None, max_examples=2_000, print_b
 settings.load_profile(os.environ.get("RIVERMOUTH_HYPOTHESIS", "steady"))
 
 FOREIGN_VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR")
-FOREIGN_PREFIXES = ("RIVERMOUTH_", "OPENAI_", "ANTHROPIC_", "OLLAMA_", "GEMINI_", "GOOGLE_", "GROQ_", "AI_STREAM_")
+FOREIGN_PREFIXES = (
+    "RIVERMOUTH_", "OPENAI_", "ANTHROPIC_", "OLLAMA_", "GEMINI_", "GOOGLE_", "GROQ_", "KIMI_", "MOONSHOT_",
+    "AI_STREAM_",
+)  # fmt: skip
 
 
 class NetworkForbidden(Exception):

@@ -1,4 +1,7 @@
-"""The test suite's own tools, each in a pytest run of its own: the ledger of promises, and the network guard."""
+"""The test suite's own tools: the ledger of promises, the network guard, the home.
+
+What only a whole run can show is shown by two small runs of pytest, without plugins but ours.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,9 @@ from typing import Any
 
 import pytest
 
+from rivermouth.config.presets import PRESETS
 from tests.conftest import NetworkForbidden, NetworkGuard, is_loopback
-from tests.promises import DOCS, ROOT, Ledger, read_lines, read_open
+from tests.promises import COVERS, DOCS, ROOT, Ledger, read_lines, read_open
 
 CONFTEST = 'pytest_plugins = ["tests.conftest"]\n'
 CONFIG = """
@@ -40,6 +44,19 @@ def test_faults():
     pass
 """
 
+LOOKS_AROUND = """
+import os
+from pathlib import Path
+
+def test_the_home_is_empty(home):
+    assert Path.home() == home
+    assert list(home.iterdir()) == []
+
+def test_nothing_of_the_user_is_seen():
+    assert [name for name in os.environ if name.endswith("_API_KEY") or name.upper().endswith("_PROXY")] == []
+    assert "RIVERMOUTH_DATA" not in os.environ
+"""
+
 SWALLOWS_THE_REFUSAL = """
 import contextlib, socket
 
@@ -49,8 +66,8 @@ def test_it():
 """
 
 
-def run(place: Path, *arguments: str, **files: str) -> subprocess.CompletedProcess[str]:
-    """A pytest run in `place/tests`, with this project's conftest."""
+def run(place: Path, **files: str) -> subprocess.CompletedProcess[str]:
+    """A pytest run in a folder of its own, with this project's conftest, for a user who has a home and keys."""
     tests = place / "tests_of_a_run"
     tests.mkdir()
     (place / "pytest.ini").write_text(
@@ -59,14 +76,25 @@ def run(place: Path, *arguments: str, **files: str) -> subprocess.CompletedProce
     (tests / "conftest.py").write_text(CONFTEST, encoding="utf-8")
     for name, text in files.items():
         (tests / f"{name}.py").write_text(text, encoding="utf-8")
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    (place / "home").mkdir()
+    (place / "home" / "notes.txt").touch()
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    environment = {
+        "PATH": os.environ["PATH"],
+        "PYTHONPATH": str(ROOT),
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # importing the others takes longer than the run
+        "HOME": str(place / "home"),
+        "RIVERMOUTH_DATA": str(place / "data"),
+        "https_proxy": "http://127.0.0.1:1",
+        **{name: "a key" for preset in PRESETS.values() for name in preset.keys},
+    }
     return subprocess.run(command, cwd=place, env=environment, capture_output=True, text=True, timeout=25, check=False)
 
 
 def test_a_full_run_that_covers_what_is_due_passes(tmp_path: Path) -> None:
-    done = run(tmp_path, test_it=COVERS_WHAT_IS_DUE)
-    assert done.returncode == 0, done.stdout
+    done = run(tmp_path, test_it=COVERS_WHAT_IS_DUE, test_user=LOOKS_AROUND)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "4 passed" in done.stdout
     due = len(read_lines(DOCS / "promises.md")) + 37 - len(read_open(DOCS / "open.toml"))
     assert f"{due} of 212 lines are covered by a passing test" in done.stdout
     assert "NOT COVERED" not in done.stdout
@@ -98,11 +126,12 @@ def test_what_is_missing_alone_fails_a_full_run_and_a_part_is_not_judged() -> No
 
 
 class FakeItem:
-    """A collected test with its markers."""
+    """A collected test with its markers, and the properties that its report will have."""
 
     def __init__(self, nodeid: str, *marks: pytest.Mark) -> None:
         self.nodeid = nodeid
         self.marks = marks
+        self.user_properties: list[tuple[str, object]] = []
 
     def iter_markers(self, name: str) -> Iterator[pytest.Mark]:
         return (mark for mark in self.marks if mark.name == name)
@@ -116,6 +145,7 @@ def test_the_tests_that_cover_a_line_are_found() -> None:
         ledger.pytest_itemcollected(item)
     assert ledger.covering(["F7"], items) == [items[1]]
     assert ledger.covering(["5-7"], items) == [items[0]]
+    assert [item.user_properties for item in items] == [[(COVERS, "7 8")], [(COVERS, "F7")], []]
 
 
 def test_a_line_that_no_document_has_is_refused() -> None:
@@ -157,6 +187,9 @@ def test_the_guard_refuses_and_remembers() -> None:
     assert guard.tried == ["socket.connect 192.0.2.1:80", "socket.getaddrinfo example.com"]
 
 
-def test_the_home_is_empty_and_no_key_of_the_user_is_seen() -> None:
-    assert list(Path.home().iterdir()) == []
+def test_the_home_is_ours_and_no_key_of_the_user_is_seen(home: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """That it is empty at first is seen above: tests that ran before this one may have left something in it."""
+    assert Path.home() == home
+    assert home.is_relative_to(tmp_path_factory.getbasetemp())
+    assert all(Path(os.environ[f"XDG_{name}_HOME"]).is_relative_to(home) for name in ("DATA", "CONFIG", "CACHE"))
     assert [name for name in os.environ if name.endswith("_API_KEY") or name.upper().endswith("_PROXY")] == []

@@ -11,9 +11,10 @@ Theory of operation
   answer is never taken for a whole one.
 * An abort (all ends but `finish` and `fail`) calls `on_abort` exactly once, in the thread that caused it, outside the
   lock.  The producer sees it at its next token: `push` returns False.  `cancel` drops what is pending.
-* Bounded: at most `max_pending` texts wait.  A full stream makes a plain thread wait in `push` (that is the
-  backpressure), for at most `timeout_s`.  A thread that runs an event loop never waits.  If there is still no room,
-  the stream ends for its reader with `Kind.CANCELLED`, code "slow_reader", after the texts that are pending.
+* Bounded: at most `max_pending` texts wait, of `max_pending_chars` characters together; a longer text waits alone.  A
+  full stream makes a plain thread wait in `push` (that is the backpressure), for at most `timeout_s`.  A thread that
+  runs an event loop never waits.  If there is still no room, the stream ends for its reader with `Kind.CANCELLED`,
+  code "slow_reader", after the texts that are pending.
 * A loop that is closed is a reader that has gone: the next push, or one that waits, aborts.
 """
 
@@ -34,6 +35,9 @@ from rivermouth.ir.events import Reason
 
 REASONS: Final[dict[str, Reason]] = {"stop": Reason.STOP, "length": Reason.LENGTH}
 
+MAX_PENDING: Final = 4096
+MAX_PENDING_CHARS: Final = 1024 * 1024
+
 # A waiting producer looks this often whether the loop has been closed under it.
 LOOK_S: Final = 0.5
 
@@ -44,13 +48,18 @@ def normal_reason(word: str | None) -> Reason:
 
 
 class Statistics(msgspec.Struct, frozen=True):
-    """pending: texts not read yet.  high_water: the most there ever were.  waits: pushes that found no room."""
+    """pending, pending_chars: texts not read yet, and their length together.  max_pending, max_pending_chars: the
+    bounds; a text longer than all of the second waits alone.  high_water, high_water_chars: the most there ever were.
+    pushed: texts handed over.  waits: pushes that found no room."""
 
     pending: int
     max_pending: int
     high_water: int
     pushed: int
     waits: int
+    pending_chars: int
+    max_pending_chars: int
+    high_water_chars: int
 
 
 class _End(NamedTuple):
@@ -62,7 +71,8 @@ class AsyncTokenStream:
     """Texts pushed from any thread, read as an async iterator; it ends once, and aborts its producer when left.
 
     timeout_s: the longest wait between two texts (and for the first).  on_abort: called once when the producer's work
-    has become useless; it must not block.  max_pending: texts that may wait to be read.
+    has become useless; it must not block.  max_pending, max_pending_chars: how many texts, and how much text, may wait
+    to be read.
 
     Made in a running loop it belongs to that loop, else to the loop that first reads it.  One reader at a time.
     `async for` aborts the producer when it is left early; a bare `anext` that is cancelled loses nothing and aborts
@@ -70,10 +80,15 @@ class AsyncTokenStream:
     """
 
     def __init__(
-        self, timeout_s: float = 60.0, on_abort: Callable[[], None] | None = None, max_pending: int = 4096
+        self,
+        timeout_s: float = 60.0,
+        on_abort: Callable[[], None] | None = None,
+        max_pending: int = MAX_PENDING,
+        max_pending_chars: int = MAX_PENDING_CHARS,
     ) -> None:
         self.timeout_s = timeout_s
         self.max_pending = max_pending
+        self.max_pending_chars = max_pending_chars
         self._on_abort = on_abort
         self._loop = _running_loop()
         self._queue: asyncio.Queue[str | _End] = asyncio.Queue()
@@ -87,7 +102,9 @@ class AsyncTokenStream:
         self._dropped = False
         self._waking = False
         self._pending = 0
+        self._pending_chars = 0
         self._high_water = 0
+        self._high_water_chars = 0
         self._pushed = 0
         self._waits = 0
 
@@ -98,7 +115,7 @@ class AsyncTokenStream:
         if self._loop_closed():
             self.cancel()
         with self._lock:
-            fits = self._pending < self.max_pending or self._wait_for_room()
+            fits = self._fits(text) or self._wait_for_room(text)
             if self._end is not None:
                 return False
             wake = fits and bool(text) and self._append(text)
@@ -147,7 +164,7 @@ class AsyncTokenStream:
                 self._queue.put_nowait(item)  # nothing follows an end, so its place is still the last
                 break
             texts.append(item)
-        self._make_room(len(texts))
+        self._make_room(len(texts), sum(map(len, texts)))
         return texts
 
     async def __anext__(self) -> str:
@@ -157,7 +174,7 @@ class AsyncTokenStream:
         self._bind()
         item = self._queue.get_nowait() if not self._queue.empty() else await self._next_item()
         if isinstance(item, str) and not self._dropped:
-            self._make_room(1)
+            self._make_room(1, len(item))
             return item
         self._over = True
         if self._end is None or self._end.error is None:
@@ -177,7 +194,16 @@ class AsyncTokenStream:
 
     def statistics(self) -> Statistics:
         with self._lock:
-            return Statistics(self._pending, self.max_pending, self._high_water, self._pushed, self._waits)
+            return Statistics(
+                pending=self._pending,
+                max_pending=self.max_pending,
+                high_water=self._high_water,
+                pushed=self._pushed,
+                waits=self._waits,
+                pending_chars=self._pending_chars,
+                max_pending_chars=self.max_pending_chars,
+                high_water_chars=self._high_water_chars,
+            )
 
     # Inside.
 
@@ -215,7 +241,7 @@ class AsyncTokenStream:
             if drop:
                 self._dropped = True
                 self._inbox.clear()
-                self._pending = 0
+                self._pending = self._pending_chars = 0
             wake = self._append(end)
             self._room.notify_all()
         if wake:
@@ -229,7 +255,9 @@ class AsyncTokenStream:
         if isinstance(item, str):
             self._pushed += 1
             self._pending += 1
+            self._pending_chars += len(item)
             self._high_water = max(self._high_water, self._pending)
+            self._high_water_chars = max(self._high_water_chars, self._pending_chars)
         wake = not self._waking and self._loop is not None
         self._waking = self._waking or wake
         return wake
@@ -266,21 +294,28 @@ class AsyncTokenStream:
                 self._loop = asyncio.get_running_loop()
             self._deliver()
 
-    def _make_room(self, count: int) -> None:
+    def _make_room(self, count: int, chars: int) -> None:
         with self._lock:
             self._pending = max(0, self._pending - count)
-            self._room.notify(count)
+            self._pending_chars = max(0, self._pending_chars - chars)
+            self._room.notify_all()  # not `count` of them: the first may wait for more room than there is
 
     def _loop_closed(self) -> bool:
         return self._loop is not None and self._loop.is_closed()
 
-    def _wait_for_room(self) -> bool:
+    def _fits(self, text: str) -> bool:
+        """Lock held."""
+        if self._pending >= self.max_pending:
+            return False
+        return not self._pending or self._pending_chars + len(text) <= self.max_pending_chars
+
+    def _wait_for_room(self, text: str) -> bool:
         """Lock held.  True when there is room or the stream has ended; False when the reader is too slow."""
         self._waits += 1
         if _running_loop() is not None:
             return self._end is not None
         deadline = time.monotonic() + self.timeout_s
-        while self._end is None and self._pending >= self.max_pending:
+        while self._end is None and not self._fits(text):
             left_s = deadline - time.monotonic()
             if left_s <= 0 or self._loop_closed():
                 return False

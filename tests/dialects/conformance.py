@@ -159,7 +159,10 @@ def survives(dialect: Dialect, pieces: Iterable[bytes]) -> list[Event] | None:
 
 
 class Said(msgspec.Struct):
-    """What one choice says: whole parts in order, or, where a protocol has no order, all of one kind joined."""
+    """What one choice says: whole parts in order, or, where a protocol has no borders, all of one kind joined.
+
+    Joined means part after part, as a whole answer says them, however their deltas were interleaved.
+    """
 
     reason: Reason | None = None
     parts: list[Any] = []
@@ -180,17 +183,17 @@ def said(events: list[Event], can: Carries) -> list[Said]:
     return out
 
 
-def _text(part: set[int], events: list[Event]) -> str:
-    """Everything that was written into these parts, in the order of writing."""
+def _text(part: int, events: list[Event]) -> str:
+    """Everything that was written into this part."""
     return "".join(
         e.json if isinstance(e, ArgsDelta) else e.text
         for e in events
-        if isinstance(e, TextDelta | ReasoningDelta | ArgsDelta) and e.part in part
+        if isinstance(e, TextDelta | ReasoningDelta | ArgsDelta) and e.part == part
     )
 
 
 def _part(head: PartStart, events: list[Event]) -> tuple[Any, ...]:
-    text = _text({head.part}, events)
+    text = _text(head.part, events)
     signature = next((e.signature for e in events if isinstance(e, Signature) and e.part == head.part), None)
     if head.kind is PartKind.TOOL:
         return (head.kind, head.id, head.name, canonical(text))
@@ -207,7 +210,7 @@ def _part(head: PartStart, events: list[Event]) -> tuple[Any, ...]:
 def _flat(heads: list[PartStart], events: list[Event]) -> list[Any]:
     flat: list[Any] = []
     for kind in (PartKind.REASONING, PartKind.TEXT, PartKind.REFUSAL):
-        text = _text({h.part for h in heads if h.kind is kind}, events)
+        text = "".join(_text(h.part, events) for h in heads if h.kind is kind)
         if text:
             flat.append((kind, text))
     rest = [_part(h, events) for h in heads if h.kind in (PartKind.TOOL, PartKind.IMAGE, PartKind.FILE)]

@@ -23,6 +23,12 @@ class Place(NamedTuple):
         async with asyncio.timeout(DEADLINE_S):
             return await self.upstream.asked()
 
+    def clear(self) -> None:
+        """Hangs up on requests that a failed test has left: the next test must not meet them."""
+        waiting = self.upstream._queue
+        while not waiting.empty():
+            waiting.get_nowait().cut()
+
 
 async def gone(asked: Asked) -> None:
     """Returns when the server has closed that connection."""

@@ -50,8 +50,8 @@ async def closed(asked: Asked) -> None:
 async def cancelled(place: Place, *, since: int) -> CallRecord:
     """The one record of the call that was left; nothing runs any more."""
     await place.server.idle()
+    await until(lambda: len(place.server.records()) == since + 1, "the call has a record, and only one")
     record = await place.server.last()
-    assert len(place.server.records()) == since + 1
     assert (record.status, record.cancelled_by, record.kind) == (Status.CANCELLED, "client", None)
     return record
 

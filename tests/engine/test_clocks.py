@@ -23,12 +23,13 @@ from tests.engine.words import (
     ROLE,
     Speaks,
     begin,
+    document,
     model,
     provider,
     says,
     talk,
 )
-from tests.fakes import Asked
+from tests.fakes import JSON, Asked
 
 pytestmark = pytest.mark.anyio
 
@@ -122,14 +123,18 @@ async def test_the_surfaces_clock(tmp_path_factory: pytest.TempPathFactory, cloc
 
 
 @pytest.mark.parametrize("speaks", ALL, ids=lambda s: s.name)
-async def test_a_client_that_does_not_stream_has_the_same_clocks(narrow: Place, speaks: Speaks) -> None:
-    for clock in ("first_token", "total"):
-        async with calling(narrow.server.port, speaks.path, talk(f"{clock}/m", stream=False)) as client:
+async def test_for_a_client_that_does_not_stream_the_total_clock_alone_runs(narrow: Place, speaks: Speaks) -> None:
+    """Its answer comes in one piece: nothing before it tells a slow model from a stuck one."""
+    async with calling(narrow.server.port, speaks.path, talk("first_token/m", stream=False)) as slow:
+        waiting = await narrow.asked()
+        async with calling(narrow.server.port, speaks.path, talk("total/m", stream=False)) as client:
             asked = await narrow.asked()
             answer = await client.answer()
             assert answer.status == 504
-            assert speaks.refused(await answer.json()) == CLOCKS[clock].says
+            assert speaks.refused(await answer.json()) == CLOCKS["total"].says
             await gone(asked)
+        await waiting.answer(200, JSON, document("at last"))
+        assert speaks.whole(await (await slow.answer()).json()) == "at last"
 
 
 async def test_the_clock_is_named_where_the_dialect_has_a_place_for_it(narrow: Place) -> None:

@@ -186,5 +186,5 @@ def test_every_clock_has_words_and_a_code(clock: str) -> None:
 
 
 def test_the_smaller_of_each_clock_holds() -> None:
-    target = Limits(connect_s=1, first_token_s=100, idle_s=5, total_s=1000, hold_s=99)
-    assert LIMITS.within(target) == Limits(connect_s=1, first_token_s=60, idle_s=5, total_s=600, hold_s=15)
+    target = Limits(first_token_s=100, idle_s=5, total_s=1000, hold_s=99)
+    assert LIMITS.within(target) == Limits(first_token_s=60, idle_s=5, total_s=600, hold_s=15)

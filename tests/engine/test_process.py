@@ -13,7 +13,7 @@ from typing import Any, Final
 import pytest
 
 from rivermouth.store.datadir import DataDir
-from rivermouth.store.port import CallRecord, Status
+from rivermouth.store.port import CallRecord, Outcome, Status
 from rivermouth.store.sqlite import SqliteCallStore
 from tests.engine.client import Answer, asking, calling, connected
 from tests.engine.lab import until
@@ -57,7 +57,11 @@ async def test_a_kill_in_the_middle_of_a_hundred_streams_loses_no_call(tmp_path:
         with running(tmp_path) as server:
             for number in range(STREAMS):
                 speaks = ALL[number % 3]
-                answers.append(await open_.enter_async_context(asking(server.port, speaks.path, talk("scripted-slow"))))
+                answers.append(
+                    await open_.enter_async_context(
+                        asking(server.port, speaks.path, talk("scripted-slow", max_tokens=600))
+                    )
+                )
             await until(lambda: any(r.text_chars for r in records(server).values()), "a checkpoint was written")
             server.kill()
             said = [await to_the_cut(answer) for answer in answers]
@@ -75,7 +79,11 @@ async def test_a_kill_in_the_middle_of_a_hundred_streams_loses_no_call(tmp_path:
                 assert not speaks.finished(body)
             counted = [r for r in after.values() if r.text_chars]
             assert counted
-            assert all(r.output_tokens and r.attempts and r.provider is None for r in counted)
+            for record in counted:
+                assert record.output_tokens
+                assert [(a.outcome, a.text_chars) for a in record.attempts] == [
+                    (Outcome.INTERRUPTED, record.text_chars)
+                ]
             status, body = await health(server.port)
             assert (status, body["inflight"]) == (200, 0)
         assert server.process.returncode == 0
@@ -110,7 +118,7 @@ async def test_a_signal_drains_and_a_second_one_hurries(tmp_path: Path) -> None:
                 assert await health(server.port) == (503, {"status": "draining", "inflight": 2, "version": "0.1.0"})
                 for speaks in ALL:
                     await refused(server.port, speaks)
-                async with asking(server.port, "/v1/models", method="GET") as answer:
+                async with asking(server.port, "/api/version", method="GET") as answer:
                     assert answer.status == 200, "what is no call is still answered"
                 await first.end(END)
                 bodies = [await ended.rest()] if OPENAI.text(ended.body) == "one" else []
@@ -200,7 +208,7 @@ async def test_readers_that_do_not_read_cost_no_memory(process: Running, upstrea
         assert not any(task.done() for task in offering), "every upstream is paused"
         assert taken < OFFERED_BYTES / 4
         grown = resident_bytes(process) - before
-        assert grown < READERS * 2 * MIB, f"{grown / MIB:.1f} MiB for {taken / MIB:.1f} MiB that were taken"
+        assert grown < READERS * 6 * MIB, f"{grown / MIB:.1f} MiB for {taken / MIB:.1f} MiB that were taken"
     for task in offering:
         with pytest.raises(ConnectionError):
             await task

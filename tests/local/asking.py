@@ -46,9 +46,10 @@ def asking(text: str = "Hi", **fields: object) -> Request:
 
 
 async def begin(local: LocalProvider, model: str, request: Request, warned: list[str] | None = None) -> LocalUpstream:
-    """One attempt, begun."""
-    await local.prepare(request, model)
-    return await local.open(request, model, same_dialect=False, warn=([] if warned is None else warned).append)
+    """One attempt, begun; whatever comes of it, its lease is closed."""
+    with await local.prepare(request, model) as lease:
+        warn = ([] if warned is None else warned).append
+        return await local.open(request, model, lease, same_dialect=False, warn=warn)
 
 
 async def whole(upstream: LocalUpstream) -> list[Event]:

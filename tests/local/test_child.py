@@ -8,7 +8,8 @@ from typing import cast
 
 import pytest
 
-from rivermouth.local.child import STEP_TOKENS, Commands, Engine, serve
+from rivermouth.local.child import STEP_TOKENS, Engine, serve
+from rivermouth.local.commands import Commands, Taken, Unreadable
 from rivermouth.local.protocol import Began, Cancel, Command, Delta, Done, Generate, Word
 
 
@@ -50,11 +51,11 @@ class FakeEngine:
 class FakeCommands:
     """Gives out what is scripted, one round at a time, then the end of stdin."""
 
-    def __init__(self, *rounds: list[Command]) -> None:
+    def __init__(self, *rounds: list[Taken]) -> None:
         self.rounds = list(rounds)
         self.waits: list[bool] = []
 
-    def take(self, *, wait: bool) -> list[Command] | None:
+    def take(self, *, wait: bool) -> list[Taken] | None:
         self.waits.append(wait)
         return self.rounds.pop(0) if self.rounds else None
 
@@ -63,7 +64,7 @@ def generate(identity: int) -> Generate:
     return Generate(id=identity, prompt="x", context_tokens=8)
 
 
-def run(engine: FakeEngine, commands: FakeCommands, early: list[Command]) -> list[list[Word]]:
+def run(engine: FakeEngine, commands: FakeCommands, early: list[Taken]) -> list[list[Word]]:
     sent: list[list[Word]] = []
     serve(cast("Engine", engine), cast("Commands", commands), early, sent.append)
     return sent

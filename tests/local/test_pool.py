@@ -143,7 +143,7 @@ async def test_a_load_that_fails_fails_for_all_and_is_tried_again(world: World) 
 
 
 async def test_an_idle_model_goes_after_its_time(world: World) -> None:
-    async with world.pool.slot(A):
+    with await world.pool.lease(A):
         assert world.waiting_timers() == []
         assert world.pool.running()[0].expires_at == world.now + 300
     (timer,) = world.waiting_timers()
@@ -155,24 +155,24 @@ async def test_an_idle_model_goes_after_its_time(world: World) -> None:
 
 
 async def test_the_last_call_says_how_long(world: World) -> None:
-    async with world.pool.slot(A, 60):
+    with await world.pool.lease(A, 60):
         pass
     assert [timer.delay_s for timer in world.waiting_timers()] == [60]
-    async with world.pool.slot(A, -1):
+    with await world.pool.lease(A, -1):
         pass
     assert world.waiting_timers() == []
     assert world.pool.running()[0].expires_at is None
-    async with world.pool.slot(A, 0):
+    with await world.pool.lease(A, 0):
         pass
     await world.fire()
     assert world.loaded() == []
 
 
 async def test_a_timer_that_fires_late_harms_no_call(world: World) -> None:
-    async with world.pool.slot(A):
+    with await world.pool.lease(A):
         pass
     (timer,) = world.waiting_timers()
-    async with world.pool.slot(A):
+    with await world.pool.lease(A):
         timer.callback()
         assert world.loaded() == ["a"]
 
@@ -182,7 +182,7 @@ async def test_calls_wait_in_order_and_no_more_than_may(world: World) -> None:
     go = asyncio.Event()
 
     async def call(number: int) -> None:
-        async with world.pool.slot(A):
+        with await world.pool.lease(A):
             order.append(number)
             await go.wait()
 
@@ -192,7 +192,7 @@ async def test_calls_wait_in_order_and_no_more_than_may(world: World) -> None:
         await asyncio.sleep(0)
     assert world.pool.statistics() == {"models": 1, "loading": 0, "active": 2, "waiting": 1}
     with pytest.raises(ApiError) as full:
-        async with world.pool.slot(A):
+        with await world.pool.lease(A):
             pass
     assert full.value.kind is Kind.OVERLOADED
     assert full.value.retry_after_s is not None
@@ -205,7 +205,7 @@ async def test_a_call_that_leaves_the_queue_frees_its_place(world: World) -> Non
     go = asyncio.Event()
 
     async def call() -> None:
-        async with world.pool.slot(A):
+        with await world.pool.lease(A):
             await go.wait()
 
     await world.pool.load(A)
@@ -230,7 +230,7 @@ async def test_another_model_takes_the_place_of_the_longest_idle(world: World) -
 
 
 async def test_busy_models_are_not_taken(world: World) -> None:
-    async with world.pool.slot(A), world.pool.slot(B):
+    with await world.pool.lease(A), await world.pool.lease(B):
         with pytest.raises(ApiError) as busy:
             await world.pool.load(C)
         assert busy.value.kind is Kind.OVERLOADED
@@ -255,7 +255,7 @@ async def test_a_dead_process_is_replaced_but_not_for_ever(world: World) -> None
 
 async def test_release_waits_for_the_calls(world: World) -> None:
     assert not await world.pool.release(A.manifest.digest)
-    async with world.pool.slot(A):
+    with await world.pool.lease(A):
         assert await world.pool.release(A.manifest.digest)
         assert world.loaded() == ["a"]
     await world.fire()

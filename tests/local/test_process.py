@@ -36,7 +36,7 @@ async def stand_in(program: str, path: Path) -> EngineProcess:
     [
         ("print('Loading model ...')", "broke its protocol"),
         ('print(\'{"type":"nonsense"}\')', "broke its protocol"),
-        ("print('x' * (1 << 21))", "broke its protocol"),
+        ("print('x' * (1 << 23))", "broke its protocol"),
         ("raise SystemExit(7)", "exit status 7"),
         ("import os; os.abort()", "SIGABRT"),
         ('print(\'{"type":"fatal","message":"no","code":"load_failed"}\')', "failed: no"),

@@ -502,7 +502,6 @@ class TestConnecting:
         assert (caught.value.kind, caught.value.provider) == (Kind.NETWORK, "lab")
         assert KEY not in str(caught.value)
 
-    @pytest.mark.promise(119)
     async def test_a_connection_that_does_not_come_is_the_connect_clock(self) -> None:
         with deaf_port() as port:
             async with provider(f"http://127.0.0.1:{port}", connect_s=0.2) as made:
@@ -671,7 +670,9 @@ class TestOthers:
             FakeUpstream(whole(200, JSON, b"[[1.0,2.0]]")) as fake,
             provider(fake.url, with_embeddings()) as made,
         ):
-            reply = await made.embed(EmbedRequest(model="m", input=("a",)), "m")
+            warned: list[str] = []
+            reply = await made.embed(EmbedRequest(model="m", input=("a",)), "m", warned.append)
+            assert warned == ["truncate"]
             assert reply.vectors == ((1.0, 2.0),)
             assert fake.requests[0].path == "/embed"
 
@@ -684,7 +685,7 @@ class TestOthers:
     async def test_what_the_dialect_has_not_is_not_found(self) -> None:
         async with provider("http://127.0.0.1:9") as made:
             with pytest.raises(ApiError) as caught:
-                await made.embed(EmbedRequest(model="m", input=("a",)), "m")
+                await made.embed(EmbedRequest(model="m", input=("a",)), "m", print)
             assert caught.value.kind is Kind.NOT_FOUND
             with pytest.raises(ApiError):
                 await made.models()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gzip
 import os
 import shutil
@@ -124,7 +125,7 @@ class TestAnswers:
             (raw(b"HTTP/1.1 100 Continue\r\n\r\n" + OK + HI), b"hi", True),
             (raw(b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.1 103 Early\r\nlink: </a>\r\n\r\n", OK + HI), b"hi", True),
             (raw(OK + CHUNKED + b"2\r\nhi\r\n1;why=so\r\n!\r\n0\r\n\r\n"), b"hi!", True),
-            (raw(OK + CHUNKED + b"2\r\nhi\r\n0\r\nx-sum: 1\r\ncontent-length: 9\r\n\r\n"), b"hi", True),
+            (raw(OK + CHUNKED + b"2\r\nhi\r\n0\r\nx-sum: 1\r\n\r\n"), b"hi", True),
             (raw(OK + b"connection: close\r\n" + HI), b"hi", False),
             (raw(OK + HI, cut=True), b"hi", False),
             (raw(OK + b"connection: close\r\n\r\nall th", b"at came", cut=True), b"all that came", False),
@@ -196,6 +197,7 @@ class TestFailures:
             (raw(OK + b"".join(b"x-%d: %b\r\n" % (n, b"y" * 1000) for n in range(80))), Kind.UPSTREAM),
             (raw(OK + b"x-endless: " + b"y" * (HEAD_CAP_BYTES + 1)), Kind.UPSTREAM),
             (raw(OK + b"y" * (HEAD_CAP_BYTES + 1)), Kind.UPSTREAM),
+            (raw(OK, *([b"y" * 1000] * 100)), Kind.UPSTREAM),
             (raw(*([b"HTTP/1.1 100 Continue\r\nx: y\r\n\r\n" * 100] * 50)), Kind.UPSTREAM),
         ],
     )
@@ -203,10 +205,8 @@ class TestFailures:
     async def test_what_is_no_answer(self, act: Acts, kind: Kind) -> None:
         async with FakeUpstream() as upstream, lean(upstream.url) as client:
             asking, asked = await ask(client, upstream)
-            try:
+            with contextlib.suppress(ConnectionError):  # the client may hang up before the end
                 await act(asked)
-            except ConnectionError:
-                pass  # the client has hung up on it
             error = await failure(asking)
             assert error.kind is kind
             assert upstream.connections == 1, "a request is not repeated on a connection of its own"
@@ -236,6 +236,29 @@ class TestFailures:
             await within(asked.gone())
             said, error = await until_cut(response)
             assert (said, error.kind) == (b"hi", Kind.TRUNCATED)
+
+    @pytest.mark.fault("F35")
+    async def test_a_trailer_without_end(self) -> None:
+        async with FakeUpstream() as upstream, lean(upstream.url) as client:
+            asking, asked = await ask(client, upstream)
+            await asked.raw(OK + CHUNKED + b"2\r\nhi\r\n0\r\nx-endless: ")
+            response = await within(asking)
+            with contextlib.suppress(ConnectionError):
+                for _ in range(100):
+                    await asked.raw(b"y" * 1000)
+            said, error = await until_cut(response)
+            assert (said, error.kind) == (b"hi", Kind.UPSTREAM)
+
+    async def test_a_body_in_the_smallest_pieces_is_no_head_without_end(self) -> None:
+        """The bytes between the pieces are many more than a head may have."""
+        count = HEAD_CAP_BYTES // 4
+        async with FakeUpstream() as upstream, lean(upstream.url) as client:
+            asking, asked = await ask(client, upstream)
+            await asked.head(200, SSE)
+            for _ in range(count // 1000):
+                await asked.raw(b"1;name=value\r\nx\r\n" * 1000)
+            await asked.end()
+            assert await body_of(await within(asking)) == b"x" * (count // 1000 * 1000)
 
     async def test_a_body_that_stops_being_http(self) -> None:
         async with FakeUpstream() as upstream, lean(upstream.url) as client:
@@ -464,19 +487,25 @@ class TestFlow:
             assert len(client._pool) == 1
 
 
+def gzipped(data: bytes) -> bytes:
+    """The same bytes each time: gzip would put the hour in them."""
+    return gzip.compress(data, mtime=0)
+
+
 class TestCompression:
     TEXT: Final = ('data: {"say": "hello"}\n\n' * 500).encode()
 
     @pytest.mark.parametrize(
         ("encoding", "data"),
         [
-            ("gzip", gzip.compress(TEXT)),
-            ("x-gzip", gzip.compress(TEXT)),
-            ("GZIP", gzip.compress(TEXT)),
+            ("gzip", gzipped(TEXT)),
+            ("x-gzip", gzipped(TEXT)),
+            ("GZIP", gzipped(TEXT)),
             ("deflate", zlib.compress(TEXT)),
             ("identity", TEXT),
-            ("gzip", gzip.compress(TEXT[:100]) + gzip.compress(TEXT[100:])),
+            ("gzip", gzipped(TEXT[:100]) + gzipped(TEXT[100:])),
         ],
+        ids=["gzip", "x-gzip", "GZIP", "deflate", "identity", "two members"],
     )
     async def test_it_is_undone(self, encoding: str, data: bytes) -> None:
         for cut in (len(data), 1, len(data) // 2):
@@ -508,7 +537,7 @@ class TestCompression:
         size = 64 * INFLATED_CAP_BYTES
         async with FakeUpstream() as upstream, lean(upstream.url) as client:
             asking, asked = await ask(client, upstream)
-            await asked.answer(200, SSE, gzip.compress(b"\0" * size, 9), content_encoding="gzip")
+            await asked.answer(200, SSE, gzipped(b"\0" * size), content_encoding="gzip")
             response = await within(asking)
             total = 0
             while (piece := await within(response.read())) is not None:
@@ -521,13 +550,14 @@ class TestCompression:
         ("encoding", "data"),
         [
             ("gzip", b"this is not gzip"),
-            ("gzip", gzip.compress(TEXT)[:-40]),
-            ("gzip", gzip.compress(TEXT)[:-4]),
-            ("gzip", gzip.compress(TEXT) + b"and more"),
+            ("gzip", gzipped(TEXT)[:-40]),
+            ("gzip", gzipped(TEXT)[:-4]),
+            ("gzip", gzipped(TEXT) + b"and more"),
             ("deflate", b"nor deflate"),
             ("br", b"\x0b\x02\x80hello\x03"),
-            ("gzip, gzip", gzip.compress(gzip.compress(TEXT))),
+            ("gzip, gzip", gzipped(gzipped(TEXT))),
         ],
+        ids=["no gzip", "cut", "cut in its sum", "rubbish behind it", "no deflate", "brotli", "twice"],
     )
     @pytest.mark.fault("F10")
     async def test_broken_or_unknown_it_is_a_failure(self, encoding: str, data: bytes) -> None:

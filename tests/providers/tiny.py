@@ -97,7 +97,7 @@ def tiny_ndjson() -> Dialect:
 
 def with_embeddings() -> Dialect:
     def build_embed(request: EmbedRequest, model: str) -> Outgoing:
-        return Outgoing(path="/embed", body=json.encode({"model": model, "input": request.input}))
+        return Outgoing(path="/embed", body=json.encode({"model": model, "input": request.input}), losses=("truncate",))
 
     def parse_embed(body: bytes) -> EmbedReply:
         return EmbedReply(model="m", vectors=tuple(tuple(v) for v in json.decode(body)))

@@ -15,7 +15,7 @@ from tests.running import Running
 
 T = TypeVar("T")
 
-DEADLINE_S: Final = 10.0
+DEADLINE_S: Final = 20.0
 ASK_AGAIN_S: Final = 0.005
 
 

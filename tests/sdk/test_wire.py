@@ -208,7 +208,7 @@ class TestAnthropic:
             ]
         )
 
-    @pytest.mark.fault("F8", "F13")
+    @pytest.mark.fault("F13")
     def test_a_failure_closes_the_block_and_is_the_last_event(self, back: Served) -> None:
         wire = asked(back, "/v1/messages", {**MESSAGES, "model": "scripted-error", "max_tokens": 99})
         error = {"type": "api_error", "message": "scripted-error fails after 5 tokens"}

@@ -83,5 +83,6 @@ def running(config: Config, data: DataDir) -> Client | None:
     from rivermouth.cli.client import Client
 
     key = config.server.keys[0] if config.server.keys else None
-    clients = (Client(url, key) for url in addresses(config, data))
-    return next((client for client in clients if client.health() is not None), None)
+    # Whoever listens at a stale address must not be shown the key: /health needs none.
+    found = next((url for url in addresses(config, data) if Client(url, None).health() is not None), None)
+    return Client(found, key) if found is not None else None

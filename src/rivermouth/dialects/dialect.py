@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -49,6 +49,15 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     kind: str = ""
     streams: bool = False
     when_header: str | None = None
+
+
+# What a surface may have in its `options`.
+ALWAYS: Final = "always"
+"""The surface is the dialect's own: its routes are there whether or not `Route.when_header` came."""
+ROLE_WITH_CONTENT: Final = "role-with-content"
+"""The first delta has an empty content beside the role (R3)."""
+ROLE_EVERY: Final = "role-every"
+"""Every delta has the role (R3)."""
 
 
 class Surface(msgspec.Struct, frozen=True, kw_only=True):
@@ -143,7 +152,7 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     `encoder(answer)`; `encode_reply(reply, answer)`; `encode_error(error, call_id)`; `keep_alive` is what may be sent
     while waiting (None: nothing may).
     As a client: `build_request(request, model)` -> Outgoing; `reader()` and `decoder(request)` for streams;
-    `parse_reply(body)`; `parse_error(status, headers, body)`.
+    `parse_reply(body)`; `parse_error(status, headers, body)`, but for Retry-After, which the transport reads.
     `relay(answer)` joins the two when both sides speak it; `relay_reply(body, answer)` is its non-streaming twin.
     `losses`: request fields this dialect cannot carry, as `build_request` names them.
     `auth(key)` gives the headers that carry a provider's key; `models_path` and `parse_models` list its models.

@@ -10,9 +10,9 @@ from rivermouth.dialects.dialect import Answer, Dialect, Route, Surface
 from rivermouth.engine.interrupt import Interrupt
 from rivermouth.engine.ledger import Ledger
 from rivermouth.engine.output import Output, Translated
-from rivermouth.engine.tally import estimate_tokens
 from rivermouth.ir.errors import ApiError
 from rivermouth.ir.request import EmbedRequest, Request
+from rivermouth.ir.tokens import estimate_tokens
 from rivermouth.store.port import CallRecord
 
 

@@ -30,7 +30,7 @@ from rivermouth.engine.record import Recorder
 from rivermouth.ir.errors import ApiError, Kind, invalid
 from rivermouth.ir.events import Usage
 from rivermouth.ir.request import EmbedRequest, Request
-from rivermouth.providers.provider import Provider, Upstream
+from rivermouth.providers.provider import Lease, Provider, Upstream
 from rivermouth.routing.catalog import Catalog
 from rivermouth.routing.endpoint import Endpoint
 from rivermouth.routing.health import Health
@@ -189,15 +189,18 @@ class Engine:
         provider = self._providers[endpoint.provider]
         same = provider.dialect == call.dialect.name and request.original is not None
         call.ledger.ignored = () if provider.dialect is not None else _unspoken(request)
+        lease: Lease | None = None
         upstream: Upstream | None = None
         deadlines: Deadlines | None = None
         complete = False
         try:
             with call.interrupt:
-                await provider.prepare(request, endpoint.model)
+                lease = await provider.prepare(request, endpoint.model)
                 whole = not request.stream and provider.dialect is not None
                 deadlines = self._deadlines(call, sink, endpoint, whole=whole)
-                upstream = await provider.open(request, endpoint.model, same_dialect=same, warn=call.ledger.ignore)
+                upstream = await provider.open(
+                    request, endpoint.model, lease, same_dialect=same, warn=call.ledger.ignore
+                )
                 answer = call.answer()
                 call.output = output(call.dialect, answer, stream=request.stream, same_dialect=same)
                 flow = Flow(
@@ -217,6 +220,8 @@ class Engine:
         finally:
             if deadlines is not None:
                 deadlines.stop()
+            if lease is not None:
+                lease.close()
             if upstream is not None:
                 await (upstream.close() if complete else self._abandon(call, upstream))
 
@@ -237,20 +242,23 @@ class Engine:
         if not isinstance(request, EmbedRequest) or encode is None:
             raise TypeError("embed takes an EmbedRequest and a dialect that has embeddings")
         provider = self._providers[endpoint.provider]
+        lease: Lease | None = None
         deadlines: Deadlines | None = None
         try:
             with call.interrupt:
-                await provider.prepare(request, endpoint.model)
+                lease = await provider.prepare(request, endpoint.model)
                 deadlines = self._deadlines(call, sink, endpoint, whole=True)
-                reply = await provider.embed(request, endpoint.model)
+                reply = await provider.embed(request, endpoint.model, call.ledger.ignore)
                 line.tally.usage = Usage(input_tokens=reply.input_tokens, output_tokens=0)
                 answer = call.answer()
                 answer.total_ns = call.ledger.since_ns()
                 await call.commit()
-                await sink.document(encode(reply, request, answer), ignored=())
+                await sink.document(encode(reply, request, answer), ignored=call.ledger.ignored)
         finally:
             if deadlines is not None:
                 deadlines.stop()
+            if lease is not None:
+                lease.close()
 
     def _checkpoint(self, mark: Checkpoint) -> None:
         self._recorder.checkpoint(

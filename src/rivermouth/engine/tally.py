@@ -20,6 +20,7 @@ from rivermouth.ir.events import (
     merge_usage,
 )
 from rivermouth.ir.grammar import Grammar
+from rivermouth.ir.tokens import estimate_tokens
 
 
 class Tally:
@@ -84,11 +85,3 @@ class Tally:
         if usage.output_tokens is not None:
             return usage
         return merge_usage(usage, Usage(output_tokens=estimate_tokens(self.text_chars, self.chunks), estimated=True))
-
-
-CHARS_PER_TOKEN = 4
-
-
-def estimate_tokens(chars: int, chunks: int = 0) -> int:
-    """Tokens in a text of that length: four characters a token, but never fewer than the pieces a model made of it."""
-    return max(-(-chars // CHARS_PER_TOKEN), chunks)

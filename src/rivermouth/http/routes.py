@@ -8,12 +8,10 @@ from urllib.parse import unquote
 
 import msgspec
 
-from rivermouth.dialects.dialect import Dialect, Route, Surface
+from rivermouth.dialects.dialect import ALWAYS, Dialect, Route, Surface
 from rivermouth.http.headers import Header, get
 
 REST: Final = "{model}"
-UNVERSIONED: Final = "always"
-"""A surface with this option is a dialect's own: its routes need no telling header."""
 
 
 class Match(msgspec.Struct, frozen=True):
@@ -97,7 +95,7 @@ class Routes:
 
 def _told(match: Match, headers: list[Header]) -> bool:
     """True unless the route needs a header that the request does not carry."""
-    return match.route.when_header is None or UNVERSIONED in match.surface.options or _names(match.route, headers)
+    return match.route.when_header is None or ALWAYS in match.surface.options or _names(match.route, headers)
 
 
 def _names(route: Route, headers: list[Header]) -> bool:

@@ -11,8 +11,7 @@ from rivermouth import __version__
 from rivermouth.compose import Ids, Services
 from rivermouth.config import Config
 from rivermouth.dialects import discover
-from rivermouth.dialects.dialect import Dialect, Surface
-from rivermouth.dialects.openai_chat.encoder import ROLE_EVERY, ROLE_WITH_CONTENT
+from rivermouth.dialects.dialect import ROLE_EVERY, ROLE_WITH_CONTENT, Dialect, Surface
 from rivermouth.http.api.health import platform
 from rivermouth.http.app import App
 from rivermouth.http.dataplane import DataPlane

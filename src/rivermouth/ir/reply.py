@@ -57,5 +57,6 @@ class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
     context_tokens: int | None = None
     capabilities: tuple[str, ...] = ("completion",)
     license: str | None = None
+    attribution: str | None = None
     template: str | None = None
     expires_at: float | None = None

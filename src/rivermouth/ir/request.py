@@ -1,7 +1,8 @@
 """What a client asks for, in neutral words.
 
 Neutral rules that every dialect translates to:
-* `system` holds the leading instructions; a system message later in the talk stays in `messages`.
+* `system` holds the leading instructions; a system message later in the talk stays in `messages`, and so do
+  instructions that nothing follows: they are what is to be answered.
 * Tool results are messages of their own (`Role.TOOL`, one or more `ToolResult`), whatever the wire merges them into.
 * Tool arguments are JSON *text*, as the model wrote it; an absent one is "".
 * Images and files are base64 text with a media type, or a URL that is never fetched here.
@@ -10,10 +11,13 @@ Neutral rules that every dialect translates to:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any
 
 import msgspec
+
+from rivermouth.ir.errors import invalid
 
 
 class Role(StrEnum):
@@ -93,6 +97,12 @@ class Message(msgspec.Struct, frozen=True):
     def text(self) -> str:
         """The joined text parts; what a text-only target would see."""
         return "".join(p.text for p in self.parts if isinstance(p, Text))
+
+
+def instructions(talk: Sequence[Message]) -> tuple[tuple[Text, ...], tuple[Message, ...]]:
+    """`system` and `messages` of a talk whose instructions are messages too."""
+    lead = next((i for i, message in enumerate(talk) if message.role is not Role.SYSTEM), 0)
+    return tuple(p for m in talk[:lead] for p in m.parts if isinstance(p, Text)), tuple(talk[lead:])
 
 
 class Tool(msgspec.Struct, frozen=True):
@@ -188,7 +198,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     include_usage: the client wants a usage frame in its stream.  original: see `Original`.
     untranslatable: fields of `original` without which the answer would be wrong and which have no neutral form; only
     an upstream of the same dialect, given the original, may take such a request.
-    unmodelled: fields of `original` that other targets go without: a loss for each, unless the original is used.
+    unmodelled: fields of `original` that other targets go without: a loss for each, unless the original is used; made
+    by `names.loss_names`.
     """
 
     model: str
@@ -213,8 +224,18 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     unmodelled: tuple[str, ...] = ()
 
 
+def check_translatable(request: Request) -> None:
+    """Raises `ApiError` when only an upstream of the client's own dialect could answer the request rightly."""
+    if request.untranslatable:
+        field = request.untranslatable[0]
+        raise invalid(f"{field} can only be passed to an upstream that speaks the client's own dialect", field)
+
+
 class EmbedRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """Texts to turn into vectors.  base64: little-endian float32 as base64.  single: a legacy one-vector reply."""
+    """Texts to turn into vectors.  base64: little-endian float32 as base64.  single: a legacy one-vector reply.
+
+    truncate: an input that is too long may be cut; False asks for an error.  unmodelled: as of `Request`.
+    """
 
     model: str
     input: tuple[str, ...]
@@ -224,3 +245,4 @@ class EmbedRequest(msgspec.Struct, frozen=True, kw_only=True):
     truncate: bool = True
     local: Local = Local()
     original: Original | None = None
+    unmodelled: tuple[str, ...] = ()

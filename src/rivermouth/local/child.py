@@ -9,8 +9,8 @@ Theory of operation
   begun for that call.  A prompt is read in chunks of `STEP_TOKENS`, so that is true during a long prompt too.
 * fd 1 is moved away and pointed at fd 2 before anything native loads: what native code prints cannot break the
   protocol.
-* A failure of one request while it is admitted is its own.  An exception out of `step` leaves the engine unusable for
-  all, so the process says why and ends; the server starts another for the next call.
+* A failure of one request while it is read or admitted is its own.  An exception out of `step` leaves the engine
+  unusable for all, so the process says why and ends; the server starts another for the next call.
 * The process ends when its stdin does, and on Linux with its parent, however that died.  Ctrl-C is the server's.
 """
 
@@ -20,7 +20,6 @@ import ctypes
 import importlib
 import os
 import re
-import select
 import signal
 import sys
 import time
@@ -28,15 +27,13 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any, Final, NoReturn
 
-from rivermouth.ir.errors import Kind, WireError
+from rivermouth.ir.errors import Kind
+from rivermouth.local.commands import Commands, Taken, Unreadable
 from rivermouth.local.detokenize import Detokenizer
 from rivermouth.local.prompt import context_exceeded
 from rivermouth.local.protocol import (
-    COMMANDS,
-    LINE_CAP_BYTES,
     Began,
     Cancel,
-    Command,
     Delta,
     Done,
     Failed,
@@ -49,11 +46,10 @@ from rivermouth.local.protocol import (
 )
 from rivermouth.local.stops import StopFilter
 from rivermouth.wire import json
-from rivermouth.wire.ndjson import NdjsonReader, line
+from rivermouth.wire.ndjson import line
 
 STEP_TOKENS: Final = 256
 WARM_UP_TOKENS: Final = 4
-READ_BYTES: Final = 1 << 16
 REASON_CAP: Final = 300
 PR_SET_PDEATHSIG: Final = 1
 SOURCE_PLACE: Final = re.compile(r"^.*\.(?:cpp|cc|hpp|h):\d+:?\s*")
@@ -226,28 +222,9 @@ class Engine:
         return config
 
 
-class Commands:
-    """Lines on stdin."""
-
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-        self._reader = NdjsonReader(LINE_CAP_BYTES)
-        self._poll = select.poll()
-        self._poll.register(descriptor, select.POLLIN)
-
-    def take(self, *, wait: bool) -> list[Command] | None:
-        """The commands that are there; None at the end of stdin."""
-        if not self._poll.poll(None if wait else 0):
-            return []
-        data = os.read(self._descriptor, READ_BYTES)
-        if not data:
-            return None
-        return [json.decode_as(COMMANDS, frame.data) for frame in self._reader.feed(data)]
-
-
-def serve(engine: Engine, commands: Commands, early: list[Command], send: Send) -> None:
+def serve(engine: Engine, commands: Commands, early: list[Taken], send: Send) -> None:
     """Until stdin ends."""
-    waiting: list[Command] | None = early
+    waiting: list[Taken] | None = early
     while waiting is not None:
         answers: list[Word] = []
         for command in waiting:
@@ -265,14 +242,18 @@ def serve(engine: Engine, commands: Commands, early: list[Command], send: Send) 
         waiting = commands.take(wait=engine.idle)
 
 
-def _obey(engine: Engine, command: Command) -> Word | None:
+def _obey(engine: Engine, command: Taken) -> Word | None:
     match command:
         case Generate():
             return engine.admit(command)
         case Cancel():
             return engine.cancel(command.id)
-        case Load():
-            raise WireError("a process loads one model")
+        case Unreadable(id=int(identity)):
+            message = f"the engine cannot read this request: {command.reason}"
+            return Failed(id=identity, kind=Kind.INVALID_REQUEST.value, message=message, code="unreadable_request")
+        case Unreadable() | Load():  # nobody's request, so there is nobody to tell but the log
+            sys.stderr.write(f"passed over: {command}"[:REASON_CAP] + "\n")
+            return None
 
 
 def native_reason(error: BaseException) -> str:
@@ -311,15 +292,15 @@ def main() -> NoReturn:
     _leave(0)
 
 
-def _first_command(commands: Commands) -> tuple[Load, list[Command]]:
-    taken: list[Command] | None = []
+def _first_command(commands: Commands) -> tuple[Load, list[Taken]]:
+    taken: list[Taken] | None = []
     while not taken:
         taken = commands.take(wait=True)
         if taken is None:
             _leave(0)
     load, *early = taken
     if not isinstance(load, Load):
-        raise WireError("the first command must be load")
+        raise SystemExit(f"the first command must be load, not {load}"[:REASON_CAP])
     return load, early
 
 

@@ -28,6 +28,7 @@ import msgspec
 from rivermouth.bridge import AsyncTokenStream
 from rivermouth.ir.errors import ApiError, Kind, WireError
 from rivermouth.local.protocol import (
+    LINE_CAP_BYTES,
     WORDS,
     Began,
     Cancel,
@@ -48,7 +49,6 @@ LOAD_S: Final = 180.0
 CONFIRM_S: Final = 30.0
 STOP_S: Final = 5.0
 READ_BYTES: Final = 1 << 16
-LINE_CAP_BYTES: Final = 1 << 20
 STDERR_LINES: Final = 20
 STDERR_LINE_BYTES: Final = 500
 PROVIDER: Final = "local"
@@ -151,7 +151,7 @@ class EngineProcess:
         )
         engine = cls(spec, child)
         try:
-            engine._send(load_command(spec))
+            engine._send(line_of(load_command(spec)))
             async with asyncio.timeout(load_s):
                 engine.ready = await engine._loaded
         except TimeoutError:
@@ -187,21 +187,25 @@ class EngineProcess:
             self._on_end.append(callback)
 
     def generate(self, wanted: Generate, timeout_s: float) -> Generation:
-        """Begins one answer; `wanted.id` is given here.  Raises `ApiError` when the process has ended."""
+        """Begins one answer; `wanted.id` is given here.
+
+        Raises `ApiError` when the process has ended, and when the request is longer than its line may be.
+        """
         if not self.alive:
             raise self._death()
         identity = self._next_id
+        command = line_of(msgspec.structs.replace(wanted, id=identity))
         self._next_id += 1
         # An answer has no more pieces than its context has tokens, so a slow reader never loses one.
         generation = Generation(identity, self, timeout_s, max_pending=self.spec.context_tokens + 1)
         self._live[identity] = generation
-        self._send(msgspec.structs.replace(wanted, id=identity))
+        self._send(command)
         return generation
 
     def cancel(self, identity: int) -> None:
         """Asks for the end of one generation; does nothing when it has ended."""
         if identity in self._live and self.alive:
-            self._send(Cancel(identity))
+            self._send(line_of(Cancel(identity)))
 
     async def confirm(self, generation: Generation, confirm_s: float = CONFIRM_S) -> None:
         """Returns when the process works on `generation` no more.  Kills the process if that takes too long."""
@@ -238,11 +242,11 @@ class EngineProcess:
     def statistics(self) -> dict[str, int]:
         return {"live": len(self._live), "stderr_lines": len(self.stderr)}
 
-    def _send(self, command: Command) -> None:
+    def _send(self, command: bytes) -> None:
         """What does not fit into the pipe waits here; it is bounded by the calls that the pool lets in."""
         stdin = self._process.stdin
         if stdin is not None and not stdin.is_closing():
-            stdin.write(line(json.encode(command)))
+            stdin.write(command)
 
     async def _read_words(self) -> None:
         stdout = self._process.stdout
@@ -320,6 +324,19 @@ class EngineProcess:
             return ApiError(Kind.UPSTREAM, "the model was unloaded", code="model_unloaded", provider=PROVIDER)
         how = exit_words(self._process.returncode)
         return ApiError(Kind.UPSTREAM, f"engine process died ({how})", code="engine_died", provider=PROVIDER)
+
+
+def line_of(command: Command) -> bytes:
+    """The command as the process reads it.  Raises `ApiError` for one that it would not."""
+    made = line(json.encode(command))
+    if len(made) > LINE_CAP_BYTES:
+        raise ApiError(
+            Kind.TOO_LARGE,
+            f"the request has {len(made)} bytes as the engine gets it, and may have {LINE_CAP_BYTES}",
+            code="request_too_large",
+            provider=PROVIDER,
+        )
+    return made
 
 
 def load_command(spec: EngineSpec) -> Load:

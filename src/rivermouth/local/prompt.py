@@ -30,6 +30,9 @@ from rivermouth.wire import json
 
 Warner = Callable[[str], None]
 
+STOPS_CAP: Final = 64
+STOP_CAP_CHARS: Final = 1_000
+
 PREFIXES: Final[dict[str, str]] = {
     Role.SYSTEM.value: "System",
     Role.USER.value: "User",
@@ -44,6 +47,11 @@ def check_abilities(request: Request, warn: Warner) -> None:
         raise invalid("a local model gives one answer at a time", param="n")
     if request.max_tokens is not None and request.max_tokens < 1:
         raise invalid("max_tokens must be at least 1", param="max_tokens")
+    if len(request.stop) > STOPS_CAP:
+        raise invalid(f"there may be {STOPS_CAP} stop strings, not {len(request.stop)}", param="stop")
+    longest = max(map(len, request.stop), default=0)
+    if longest > STOP_CAP_CHARS:
+        raise invalid(f"a stop string may have {STOP_CAP_CHARS} characters, not {longest}", param="stop")
     if request.tool_choice is not None and request.tool_choice.mode in (Choose.REQUIRED, Choose.NAMED):
         raise invalid("local models cannot be made to call a tool", param="tool_choice")
     if request.tools and (request.tool_choice is None or request.tool_choice.mode is Choose.AUTO):
@@ -85,6 +93,14 @@ def context_of(request: Request, most_tokens: int, warn: Warner) -> int:
     if asked > most_tokens:
         warn("context_tokens")
     return min(asked, most_tokens)
+
+
+def size_of(turns: tuple[Turn, ...]) -> int:
+    """The bytes of all that the messages say, their tool calls as JSON."""
+    return sum(
+        len(turn.content.encode()) + sum(len(json.encode(call["function"])) for call in turn.tool_calls)
+        for turn in turns
+    )
 
 
 def check_length(texts: int, longest_token_bytes: int, context_tokens: int) -> None:

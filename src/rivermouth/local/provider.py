@@ -1,9 +1,10 @@
 """The models on this machine, behind the same port as every other provider.
 
-    prepare   the model is in the registry and loaded            (its own clock; the call's clocks start after it)
-    open      a slot, the request in the engine's words, begun
+    prepare   the model is in the registry and loaded, and a slot of it is held for the call, as a lease
+              (loading and waiting have clocks of their own; the call's clocks start after them)
+    open      the request in the engine's words, begun; the slot goes over to the upstream
     read      Start, Usage(prompt) -> PartStart, TextDelta... -> PartEnd, Usage, Finish
-    close     cancelled in the engine process, and confirmed by it
+    close     cancelled in the engine process, confirmed by it, and then the slot is free
 
 Prefix caching is off: it never gives memory back, and an answer may come to depend on what was asked before it, which a
 seed promises it does not.  A file with F16 matrices runs at full precision, because the engine's default crashes on
@@ -15,7 +16,6 @@ from __future__ import annotations
 import secrets
 from asyncio import to_thread
 from collections.abc import AsyncGenerator, Callable
-from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Final
 
@@ -26,16 +26,24 @@ from rivermouth.ir.events import Event, Finish, PartEnd, PartKind, PartStart, Re
 from rivermouth.ir.reply import EmbedReply, ModelInfo
 from rivermouth.ir.request import EmbedRequest, Request
 from rivermouth.local.catalog import CATALOG, Catalog
-from rivermouth.local.pool import KEEP_ALIVE_S, EnginePool, Limits, Loaded
+from rivermouth.local.pool import KEEP_ALIVE_S, EnginePool, Limits, SlotLease
 from rivermouth.local.process import PROVIDER, EngineSpec, Generation
-from rivermouth.local.prompt import check_abilities, check_length, context_of, raw_prompt, role_prefixed, turns_of
+from rivermouth.local.prompt import (
+    check_abilities,
+    check_length,
+    context_of,
+    raw_prompt,
+    role_prefixed,
+    size_of,
+    turns_of,
+)
 from rivermouth.local.protocol import Generate, Turn
 from rivermouth.local.pull import Puller, PullProgress
 from rivermouth.local.registry import Manifest, Model, Registry
 from rivermouth.local.sampling import SEEDS, decoding_of
 from rivermouth.local.schema import schema_text
 from rivermouth.local.support import parameters_label
-from rivermouth.providers.provider import Batch
+from rivermouth.providers.provider import Batch, Lease
 
 TEXT_TIMEOUT_S: Final = 180.0
 THINKING_MARK: Final = "enable_thinking"
@@ -84,26 +92,27 @@ class LocalProvider:
             max_active=self.pool.limits.max_active,
         )
 
-    async def prepare(self, request: Request | EmbedRequest, model: str) -> None:
-        """Loads the model.  Raises `ApiError`: not_found, timeout (clock "load"), overloaded, or why not."""
+    async def prepare(self, request: Request | EmbedRequest, model: str) -> SlotLease:
+        """Loads the model and waits for a slot.
+
+        Raises `ApiError`: not_found, timeout (clock "load"), overloaded (the queue is full or slow), or why not.
+        """
         if isinstance(request, EmbedRequest):
             raise _no_embeddings(model)
-        await self.pool.load(await to_thread(self.registry.get, model))
+        found = await to_thread(self.registry.get, model)
+        return await self.pool.lease(found, request.local.keep_alive_s)
 
     async def open(
-        self, request: Request, model: str, *, same_dialect: bool, warn: Callable[[str], None]
+        self, request: Request, model: str, lease: Lease, *, same_dialect: bool, warn: Callable[[str], None]
     ) -> LocalUpstream:
-        """Begins one answer; waits for a slot first."""
-        found = await to_thread(self.registry.get, model)
-        wanted = self.generate_command(request, found.manifest, warn)
-        async with AsyncExitStack() as held:
-            loaded = await self._slot(held, found, request.local.keep_alive_s)
-            generation = loaded.engine.generate(wanted, self._timeout_s)
-            held.push_async_callback(loaded.engine.confirm, generation)
-            return LocalUpstream(model, loaded.engine.device, generation, loaded.take_load_ns(), held.pop_all())
-        raise AssertionError("an exit stack swallows nothing")
+        """Begins one answer in the slot that `prepare` got."""
+        if not isinstance(lease, SlotLease):
+            raise TypeError("open takes the lease that prepare gave")
+        wanted = self.generate_command(request, lease.model.manifest, warn)
+        generation = lease.loaded.engine.generate(wanted, self._timeout_s)
+        return LocalUpstream(model, generation, lease.hand_over())
 
-    async def embed(self, request: EmbedRequest, model: str) -> EmbedReply:
+    async def embed(self, request: EmbedRequest, model: str, warn: Callable[[str], None]) -> EmbedReply:
         raise _no_embeddings(model)
 
     async def models(self) -> list[ModelInfo]:
@@ -158,7 +167,7 @@ class LocalProvider:
         check_abilities(request, warn)
         context = context_of(request, manifest.context_tokens, warn)
         turns, prompt = self._prompt(request, manifest, warn)
-        size = sum(len(turn.content.encode()) for turn in turns or ()) + len((prompt or "").encode())
+        size = size_of(turns or ()) + len((prompt or "").encode())
         check_length(size, manifest.longest_token_bytes, context)
         return Generate(
             id=0,
@@ -183,25 +192,17 @@ class LocalProvider:
             return turns, None
         return None, role_prefixed(turns)
 
-    async def _slot(self, held: AsyncExitStack, model: Model, keep_alive_s: float | None) -> Loaded:
-        """A slot of a living process.  One that died while this call waited is replaced once."""
-        loaded = await held.enter_async_context(self.pool.slot(model, keep_alive_s))
-        if not loaded.engine.alive:
-            await held.aclose()
-            loaded = await held.enter_async_context(self.pool.slot(model, keep_alive_s))
-        return loaded
-
 
 class LocalUpstream:
     """One answer of a local model.  `prompt_tokens` is set once it has begun, `device` is where it runs."""
 
-    def __init__(self, model: str, device: str, generation: Generation, load_ns: int, held: AsyncExitStack) -> None:
+    def __init__(self, model: str, generation: Generation, lease: SlotLease) -> None:
         self.prompt_tokens: int | None = None
-        self.device = device
+        self.device = lease.loaded.engine.device
         self._model = model
         self._generation = generation
-        self._load_ns = load_ns
-        self._held = held
+        self._load_ns = lease.loaded.take_load_ns()
+        self._lease = lease
         self._part_open = False
 
     async def read(self) -> Batch:
@@ -222,7 +223,10 @@ class LocalUpstream:
 
     async def close(self) -> None:
         """Cancels what still runs, and returns when the engine process has confirmed it."""
-        await self._held.aclose()
+        try:
+            await self._lease.loaded.engine.confirm(self._generation)
+        finally:
+            self._lease.close()
 
     def _end(self) -> list[Event]:
         done, reason = self._generation.done, self._generation.stream.reason
@@ -253,6 +257,7 @@ def model_info(model: Model, expires_at: float | None = None) -> ModelInfo:
         format="gguf",
         context_tokens=manifest.context_tokens,
         license=manifest.license,
+        attribution=manifest.attribution,
         template=manifest.template,
         expires_at=expires_at,
     )

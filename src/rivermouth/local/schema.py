@@ -22,6 +22,7 @@ from rivermouth.wire import json
 DEPTH_CAP: Final = 32
 NODES_CAP: Final = 2_000
 COUNT_CAP: Final = 10_000
+TEXT_CAP_BYTES: Final = 256 * 1024
 BOUND_CAP: Final = 10**15
 ANY_OBJECT: Final = '{"type":"object"}'
 
@@ -50,7 +51,10 @@ def schema_text(wanted: ResponseFormat | None) -> str | None:
         return ANY_OBJECT
     schema = wanted.schema if wanted.schema is not None else {}
     _Check(schema).node(schema, "schema", 0)
-    return json.encode(schema).decode()
+    made = json.encode(schema)
+    if len(made) > TEXT_CAP_BYTES:
+        raise _refused("schema", f"has {len(made)} bytes, and may have {TEXT_CAP_BYTES}")
+    return made.decode()
 
 
 class _Check:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from typing import TypeVar
@@ -52,16 +52,28 @@ class Failures:
             raise self.cleaned(error) from None
 
 
-def retry_after_s(value: str | None, now: datetime) -> float | None:
-    """Seconds from a Retry-After header: a number or an HTTP date; None when there is none or it is nonsense."""
-    if not value:
-        return None
+def retry_after_s(headers: Mapping[str, str], now: datetime) -> float | None:
+    """Seconds to wait, as an answer's headers (names in lower case) say: None when they do not, or say nonsense.
+
+    `retry-after-ms` is finer and wins; SDKs of several vendors read it too.  `retry-after` is a number or an HTTP date.
+    """
+    millis = _number(headers.get("retry-after-ms"))
+    if millis is not None:
+        return millis / 1000
+    value = headers.get("retry-after")
+    seconds = _number(value)
+    if seconds is not None or value is None:
+        return seconds
     try:
-        seconds = float(value)
+        return max((parsedate_to_datetime(value) - now).total_seconds(), 0.0)
+    except (ValueError, TypeError, OverflowError):
+        return None
+
+
+def _number(value: str | None) -> float | None:
+    """A finite number from 0 on."""
+    try:
+        number = float(value or "")
     except ValueError:
-        try:
-            seconds = (parsedate_to_datetime(value) - now).total_seconds()
-        except (ValueError, TypeError, OverflowError):
-            return None
-        return max(seconds, 0.0)
-    return seconds if math.isfinite(seconds) and seconds >= 0 else None
+        return None
+    return number if math.isfinite(number) and number >= 0 else None

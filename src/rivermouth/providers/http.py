@@ -28,7 +28,7 @@ from rivermouth.providers.answers import Document, Stream, beginning, whole
 from rivermouth.providers.client import AiohttpClient, Client, Response, proxy_for
 from rivermouth.providers.failures import Failures, retry_after_s
 from rivermouth.providers.lean import LeanClient
-from rivermouth.providers.provider import Upstream
+from rivermouth.providers.provider import NOTHING, Lease, Upstream
 from rivermouth.providers.quirks import bend
 from rivermouth.secrets import Secret
 
@@ -104,10 +104,13 @@ class HttpProvider:
         self._headers = {True: headers_for(target, own[0]), False: headers_for(target, JSON)}
         self._failures = Failures(target.name, [_plain(target.api_key or ""), *map(_plain, target.headers.values())])
 
-    async def prepare(self, request: Request | EmbedRequest, model: str) -> None:
+    async def prepare(self, request: Request | EmbedRequest, model: str) -> Lease:
         """Nothing: an HTTP upstream is ready or says so."""
+        return NOTHING
 
-    async def open(self, request: Request, model: str, *, same_dialect: bool, warn: Callable[[str], None]) -> Upstream:
+    async def open(
+        self, request: Request, model: str, lease: Lease = NOTHING, *, same_dialect: bool, warn: Callable[[str], None]
+    ) -> Upstream:
         stream, dialect = request.stream, self._speaks
         outgoing = bend(dialect.build_request(request, model), self._target.quirks)
         for loss in outgoing.losses:
@@ -121,11 +124,14 @@ class HttpProvider:
         await response.close(complete=False)
         raise self._failures.failure(Kind.UPSTREAM, "the upstream answered with a web page; is its base_url right?")
 
-    async def embed(self, request: EmbedRequest, model: str) -> EmbedReply:
+    async def embed(self, request: EmbedRequest, model: str, warn: Callable[[str], None]) -> EmbedReply:
         build, parse = self._speaks.build_embed, self._speaks.parse_embed_reply
         if build is None or parse is None:
             raise self._failures.failure(Kind.NOT_FOUND, f"{self.name} has no embeddings")
-        return self._failures.parsed(parse, await self._document("POST", build(request, model)))
+        outgoing = build(request, model)
+        for loss in outgoing.losses:
+            warn(loss)
+        return self._failures.parsed(parse, await self._document("POST", outgoing))
 
     async def models(self) -> list[ModelInfo]:
         path, parse = self._speaks.models_path, self._speaks.parse_models
@@ -166,8 +172,7 @@ class HttpProvider:
         if status < 400:
             return self._failures.failure(Kind.UPSTREAM, f"the upstream answered with status {status}, not followed")
         error = self._failures.cleaned(self._speaks.parse_error(status, headers, body))
-        if error.retry_after_s is None:
-            error.retry_after_s = retry_after_s(headers.get("retry-after"), datetime.now(UTC))
+        error.retry_after_s = retry_after_s(headers, datetime.now(UTC))
         return error
 
     async def _document(self, method: str, outgoing: Outgoing) -> bytes:

@@ -17,6 +17,7 @@ upstream had closed it while it lay idle.
 from __future__ import annotations
 
 import asyncio
+import os
 import ssl
 import zlib
 from collections.abc import Mapping
@@ -35,6 +36,7 @@ IDLE_CAP: Final = 512
 """Connections kept to one upstream."""
 INFLATED_CAP_BYTES: Final = 1024 * 1024
 """What one read may make of compressed bytes at a time; the rest follows in the next read."""
+ZLIB_OR_GZIP: Final = zlib.MAX_WBITS | 32
 INTERIM: Final = range(100, 200)
 ENCODINGS: Final = frozenset({"gzip", "deflate", "x-gzip"})
 
@@ -52,6 +54,7 @@ class Connection(asyncio.Protocol):
         self._size = 0
         self._paused = False
         self._head_size = 0
+        self._fruitless = 0
         self.lost = False
         self.broken = False
         self.heard = False
@@ -72,11 +75,15 @@ class Connection(asyncio.Protocol):
             self._transport.close()
             return
         self.heard = True
+        had = self._size
         try:
             self._parser.feed_data(data)
-        except httptools.HttpParserError:
-            self.broken = True
-            self._transport.abort()
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade):
+            self._break()
+        if self._size != had:
+            self._fruitless = 0
+        elif not self.ended:
+            self._without_body(len(data))
         if self._size > HIGH_BYTES and not self._paused:
             self._paused = True
             self._transport.pause_reading()
@@ -96,7 +103,13 @@ class Connection(asyncio.Protocol):
 
     # What the parser calls.
 
+    def on_message_begin(self) -> None:
+        if self.ended:
+            raise ValueError("more than one answer")
+
     def on_header(self, name: bytes, value: bytes) -> None:
+        if self.status:  # a trailer
+            return
         self._head_size += len(name) + len(value)
         if self._head_size > HEAD_CAP_BYTES:
             raise ValueError("the head is too large")
@@ -123,7 +136,7 @@ class Connection(asyncio.Protocol):
     def ask(self, head: bytes, body: bytes | None) -> None:
         """Write a request; the connection must be fresh or from the pool."""
         self._parser = httptools.HttpResponseParser(self)
-        self.status, self.headers, self._head_size = 0, {}, 0
+        self.status, self.headers, self._head_size, self._fruitless = 0, {}, 0, 0
         self.ended = self.heard = self.keep = False
         self._transport.write(head + body if body is not None else head)
 
@@ -179,6 +192,17 @@ class Connection(asyncio.Protocol):
         waiter = self._waiter
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
+
+    def _without_body(self, size: int) -> None:
+        """Bytes of a head or a trailer that does not end; the parser would keep them all."""
+        self._fruitless += size
+        if self._fruitless > HEAD_CAP_BYTES:
+            self._break()
+
+    def _break(self) -> None:
+        """What comes here is not HTTP, or not within its bounds."""
+        self.broken = True
+        self._transport.abort()
 
     def _until_close(self) -> bool:
         """The answer has no announced length: the end of the connection is its end."""
@@ -353,7 +377,7 @@ class Inflate:
 
     def __init__(self, encoding: str) -> None:
         self._known = encoding in ENCODINGS
-        self._engine = zlib.decompressobj(zlib.MAX_WBITS | 32)
+        self._engine = zlib.decompressobj(ZLIB_OR_GZIP)
         self._input = b""
 
     @property
@@ -372,11 +396,13 @@ class Inflate:
         """The next piece, b"" when more input is needed; None when the input is no such compression."""
         if not self._known:
             return None
+        if self._engine.eof:  # gzip may consist of several members
+            self._engine = zlib.decompressobj(ZLIB_OR_GZIP)
         try:
             data = self._engine.decompress(self._input, INFLATED_CAP_BYTES)
         except zlib.error:
             return None
-        self._input = self._engine.unconsumed_tail
+        self._input = self._engine.unconsumed_tail or self._engine.unused_data
         return data
 
 
@@ -389,5 +415,7 @@ def _unconnected(error: OSError) -> str:
             return "no TLS connection to the upstream"
         case _ if type(error).__name__ == "gaierror":
             return "the upstream's host name is not known"
+        case _ if error.errno:
+            return f"no connection to the upstream: {os.strerror(error.errno)}"
         case _:
-            return f"no connection to the upstream: {error.strerror or type(error).__name__}"
+            return "no connection to the upstream"

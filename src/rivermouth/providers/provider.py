@@ -7,7 +7,7 @@ whatever happened; it never asks again after `Finish` or `Error`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from rivermouth.ir.events import Event
 from rivermouth.ir.reply import EmbedReply, ModelInfo
@@ -25,6 +25,23 @@ class Batch(NamedTuple):
     events: list[Event]
     frames: list[tuple[Frame, int]] | None = None
     body: bytes | None = None
+
+
+class Lease(Protocol):
+    """What `prepare` holds for one call, such as a place in a queue, until `open` takes it over or it is closed."""
+
+    def close(self) -> None:
+        """Give it back; nothing if `open` took it over.  Idempotent."""
+        ...
+
+
+class _Nothing:
+    def close(self) -> None:
+        """There is nothing to give back."""
+
+
+NOTHING: Final = _Nothing()
+"""The lease of a target that need not be held."""
 
 
 class Upstream(Protocol):
@@ -45,19 +62,26 @@ class Provider(Protocol):
     name: str
     dialect: str | None
 
-    async def prepare(self, request: Request | EmbedRequest, model: str) -> None:
-        """Make the target ready (load a local model); the call's clocks start when this returns.  Raises `ApiError`."""
-        ...
+    async def prepare(self, request: Request | EmbedRequest, model: str) -> Lease:
+        """Make the target ready (load a local model, wait for a place at it) and hold it.
 
-    async def open(self, request: Request, model: str, *, same_dialect: bool, warn: Callable[[str], None]) -> Upstream:
-        """Begin one attempt.  Follows `request.stream`.  `warn` is called with each request field that is ignored.
-
-        Raises `ApiError`; a failure before this returns has begun nothing.
+        The call's clocks start when this returns; whoever asked closes the lease, whatever comes of the call.
+        Raises `ApiError`; then nothing is held, nor is it after a cancellation.
         """
         ...
 
-    async def embed(self, request: EmbedRequest, model: str) -> EmbedReply:
-        """Vectors for texts.  Raises `ApiError` (not_found where it has no embeddings)."""
+    async def open(
+        self, request: Request, model: str, lease: Lease, *, same_dialect: bool, warn: Callable[[str], None]
+    ) -> Upstream:
+        """Begin one attempt with what `prepare` gave for it.  Follows `request.stream`.
+
+        `warn` is called with each request field that is ignored.  Raises `ApiError`; a failure before this returns has
+        begun nothing.
+        """
+        ...
+
+    async def embed(self, request: EmbedRequest, model: str, warn: Callable[[str], None]) -> EmbedReply:
+        """Vectors for texts.  `warn` is called with each request field that is ignored.  Raises `ApiError` (not_found where it has no embeddings)."""
         ...
 
     async def models(self) -> list[ModelInfo]:

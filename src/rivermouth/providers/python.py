@@ -9,7 +9,8 @@ It may also return any iterable of texts, or one text.  It answers under every m
 Theory of operation
 * Each call runs in a daemon thread of its own, at most `threads` of them; one more call is refused as overloaded.  It
   is not an executor's thread because the interpreter waits for those at its exit, and a bot may hang for ever.
-* Texts cross to the loop by `AsyncTokenStream`, so a reader that is behind makes the bot wait.
+* Texts cross to the loop by `AsyncTokenStream`, so a reader that is behind makes the bot wait, by number of texts or
+  by their length.
 * Cancel is seen between two chunks: the generator is closed in its own thread, so its `finally` runs there.
   `close` waits for that, `close_s` at most; a bot that does not come back keeps its thread and its place.
 * What a text-only function cannot do is refused where the answer would be wrong (a forced tool, a JSON format, an
@@ -49,7 +50,8 @@ from rivermouth.ir.request import (
     ToolCall,
     ToolResult,
 )
-from rivermouth.providers.provider import Batch, Upstream
+from rivermouth.ir.tokens import estimate_tokens
+from rivermouth.providers.provider import NOTHING, Batch, Lease, Upstream
 
 Stream = Callable[[list[dict[str, str]]], Iterable[str]]
 
@@ -89,11 +91,6 @@ def flatten(request: Request) -> list[dict[str, str]]:
     system = "\n\n".join(t.text for t in request.system)
     head = [{"role": "system", "content": system}] if system else []
     return head + [{"role": m.role.value, "content": _message_text(m)} for m in request.messages]
-
-
-def estimate_tokens(characters: int) -> int:
-    """A rough count: four characters to a token, at least one for any text."""
-    return (characters + 3) // 4
 
 
 def load(provider: str, target: str) -> Stream:
@@ -146,14 +143,17 @@ class PythonProvider:
         self._loading = asyncio.Lock()
         self._places = threading.BoundedSemaphore(threads)
 
-    async def prepare(self, request: Request | EmbedRequest, model: str) -> None:
+    async def prepare(self, request: Request | EmbedRequest, model: str) -> Lease:
         """Imports the function's module, once, off the loop (it may load a model of its own)."""
         async with self._loading:
             if self._stream is None:
                 assert isinstance(self._target, str)
                 self._stream = await asyncio.to_thread(load, self.name, self._target)
+        return NOTHING
 
-    async def open(self, request: Request, model: str, *, same_dialect: bool, warn: Callable[[str], None]) -> Upstream:
+    async def open(
+        self, request: Request, model: str, lease: Lease = NOTHING, *, same_dialect: bool, warn: Callable[[str], None]
+    ) -> Upstream:
         """Starts the function in a thread."""
         check(request, warn)
         await self.prepare(request, model)
@@ -169,7 +169,7 @@ class PythonProvider:
             raise ApiError(Kind.OVERLOADED, str(error), retry_after_s=1.0, provider=self.name) from error
         return PythonUpstream(worker, model, self.close_s)
 
-    async def embed(self, request: EmbedRequest, model: str) -> EmbedReply:
+    async def embed(self, request: EmbedRequest, model: str, warn: Callable[[str], None]) -> EmbedReply:
         raise ApiError(Kind.NOT_FOUND, f"{self.name} has no embeddings", param="model", provider=self.name)
 
     async def models(self) -> list[ModelInfo]:

@@ -7,7 +7,7 @@ as `str.splitlines` does break on them (F5).  C0 controls are escaped by JSON it
 from __future__ import annotations
 
 import re
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 from msgspec.json import Decoder as Typed
@@ -24,6 +24,8 @@ _encode: Final = _encoder.encode
 _any: Final = Typed()
 _text: Final = Typed(str)
 _fields: Final = Typed(dict[str, msgspec.Raw])
+_PLACE: Final = re.compile(r" - at (?:`key` in )?`\$\.?([^`]*)`$")
+_MISSING: Final = re.compile(r"^Object missing required field `([^`]*)`")
 _LONE_SURROGATE: Final = re.compile(
     rb"\\\\|\\u[dD][89abAB][0-9a-fA-F]{2}(?:\\u[dD][c-fC-F][0-9a-fA-F]{2})?|\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 )
@@ -97,6 +99,26 @@ def convert(value: Any, shape: type[T]) -> T:
         return msgspec.convert(value, shape)
     except msgspec.ValidationError as error:
         raise WireError(str(error)) from None
+
+
+class Misfit(NamedTuple):
+    """How JSON failed to fit its shape: `words` without the place, and `param`, the path of the field at fault as in
+    "messages[2].content" (None: all of it).  `missing`: the field is required and not there."""
+
+    words: str
+    param: str | None
+    missing: bool
+
+
+def misfit(error: WireError) -> Misfit:
+    """What a `WireError` of `decode_as` or `convert` complains of."""
+    words = str(error)
+    place = _PLACE.search(words)
+    if place is not None:
+        words = words[: place.start()]
+    missing = _MISSING.match(words)
+    path = (place[1].replace("[...]", "") if place is not None else "", missing[1] if missing is not None else "")
+    return Misfit(words, ".".join(filter(None, path)) or None, missing is not None)
 
 
 def raw(value: Any) -> msgspec.Raw:

@@ -179,7 +179,6 @@ def test_without_tools_there_is_no_choice() -> None:
     assert not {"tools", "tool_choice", "parallel_tool_calls"} & set(wire)
 
 
-@pytest.mark.promise(171)
 def test_the_system_is_one_message_before_all_others() -> None:
     later = Message(Role.SYSTEM, (Text("later"),))
     assert messages(user(), later, system=(Text("a"), Text("b"))) == [

@@ -48,7 +48,6 @@ def test_tables_are_total() -> None:
     assert set().union(*ROLE_PARTS.values()) == set(PART_READERS)
 
 
-@pytest.mark.promise(171)
 def test_leading_instructions_are_the_system_and_later_ones_stay_in_place() -> None:
     request = talk(
         {"role": "system", "content": "a"},

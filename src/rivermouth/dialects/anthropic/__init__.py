@@ -36,13 +36,12 @@ from rivermouth.dialects.anthropic.parse import NAME, parse_request
 from rivermouth.dialects.anthropic.relay import Relay, relay_reply
 from rivermouth.dialects.anthropic.reply import encode_reply, parse_reply
 from rivermouth.dialects.anthropic.tables import LOSSES, VERSION
-from rivermouth.dialects.dialect import Dialect, Key, Operation, Route, Surface
+from rivermouth.dialects.dialect import ALWAYS, Dialect, Key, Operation, Route, Surface
 from rivermouth.wire import json
 from rivermouth.wire.sse import SseReader
 
 STREAM_TYPE = "text/event-stream; charset=utf-8"
 VERSION_HEADER = "anthropic-version"
-ALWAYS = "always"  # a surface with this option serves its routes whether or not `Route.when_header` came
 
 
 def auth(key: str) -> Mapping[str, str]:

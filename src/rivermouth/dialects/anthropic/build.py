@@ -16,7 +16,7 @@ from rivermouth.dialects.anthropic.tables import (
 from rivermouth.dialects.anthropic.turns import Turns, thinking_allowed
 from rivermouth.dialects.dialect import Outgoing
 from rivermouth.ir.errors import invalid
-from rivermouth.ir.request import Choose, Format, Local, Original, Request, Thinking, Tool
+from rivermouth.ir.request import Choose, Format, Local, Original, Request, Thinking, Tool, check_translatable
 from rivermouth.wire import json
 
 PATH: Final = "/messages"
@@ -53,6 +53,7 @@ def build_request(request: Request, model: str) -> Outgoing:
         return _repeat(request, original, model)
     if request.untranslatable:
         raise invalid("this needs an upstream that speaks the client's own dialect", request.untranslatable[0])
+    check_translatable(request)
     if request.n > 1:
         raise invalid("the Messages protocol gives one answer for each request", "n")
     built = _Built(request, model)

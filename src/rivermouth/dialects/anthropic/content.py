@@ -1,7 +1,7 @@
 """Content blocks of a request, read into neutral parts.
 
-One row for each block type.  A block of a type without a row (server tools and their results, betas) is skipped: only
-an upstream of this dialect gets it, from the original body.
+One row for each block type.  A block of a type without a row (server tools and their results, betas) is skipped, and
+named: only an upstream of this dialect gets it, from the original body.
 """
 
 from __future__ import annotations
@@ -11,15 +11,17 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from rivermouth.dialects.anthropic.fields import field_error, field_path
+from rivermouth.dialects.anthropic.fields import field_error
 from rivermouth.dialects.anthropic.opaque import signature_from_wire, tool_id_from_wire
 from rivermouth.ir.errors import ApiError, WireError, invalid
+from rivermouth.ir.names import quoted
 from rivermouth.ir.request import File, Image, Part, Reasoning, Role, Text, ToolCall, ToolResult
 from rivermouth.wire import json
 
 Blocks = str | list[json.Raw]
 
 ANY_IMAGE: Final = "image/*"
+DEPTH_CAP: Final = 3  # a result may hold a document, and that a content of its own
 
 
 class _Typed(msgspec.Struct):
@@ -75,19 +77,46 @@ class _SearchResult(msgspec.Struct):
     content: Blocks = ""
 
 
-def parse_blocks(content: Blocks, where: str) -> list[Part]:
-    """The parts of a `content`, in order; `where` is its path in the request.  Raises `ApiError` naming the field."""
+class Place(NamedTuple):
+    """Where in the request something stands.
+
+    depth: how many blocks it is within.  skipped: takes the names of blocks that have no neutral form, as
+    "messages.<type>".
+    """
+
+    path: str
+    skipped: list[str]
+    depth: int = 0
+
+    def step(self, *names: object) -> Place:
+        """Further in."""
+        return self._replace(path=".".join((self.path, *map(str, names))))
+
+    def skip(self, kind: str) -> None:
+        self.skipped.append(f"{self.path.partition('.')[0]}.{kind}")
+
+
+def parse_blocks(content: Blocks, at: Place) -> list[Part]:
+    """The parts of a `content`, in order.  Raises `ApiError` naming the field.
+
+    What is within a block is read once more for each block around it, so only a few may be.
+    """
     if isinstance(content, str):
         return [Text(content)] if content else []
+    if at.depth > DEPTH_CAP:
+        raise invalid("content is nested too deeply", at.path)
     parts: list[Part] = []
     for i, raw in enumerate(content):
-        path = f"{where}.{i}"
+        place = Place(f"{at.path}.{i}", at.skipped, at.depth + 1)
         try:
-            row = _ROWS.get(json.decode_as(_typed, raw).type)
-            if row is not None:
-                parts += row.read(json.decode_as(row.shape, raw), path)
+            kind = json.decode_as(_typed, raw).type
+            row = _ROWS.get(kind)
+            if row is None:
+                place.skip(kind)
+            else:
+                parts += row.read(json.decode_as(row.shape, raw), place)
         except WireError as error:
-            raise field_error(error, path) from None
+            raise field_error(error, place.path) from None
     return parts
 
 
@@ -98,83 +127,88 @@ def check_role(parts: Sequence[Part], role: Role, where: str) -> None:
             raise invalid(f"{role.value} messages cannot hold {_NOUNS[type(part)]} blocks", where)
 
 
-def _text(block: _Text, where: str) -> list[Part]:
+def _text(block: _Text, at: Place) -> list[Part]:
     return [Text(block.text)] if block.text else []
 
 
-def _image(block: _Image, where: str) -> list[Part]:
+def _image(block: _Image, at: Place) -> list[Part]:
     source = block.source
     match source.type:
         case "base64":
-            return [Image(media_type=_said(source, "media_type", where), data=_said(source, "data", where))]
+            return [Image(media_type=_said(source, "media_type", at), data=_said(source, "data", at))]
         case "url":
-            return [Image(url=_said(source, "url", where))]
+            return [Image(url=_said(source, "url", at))]
         case "file":
-            return [File(media_type=ANY_IMAGE, file_id=_said(source, "file_id", where))]
-    raise _no_source(source, where)
+            return [File(media_type=ANY_IMAGE, file_id=_said(source, "file_id", at))]
+    raise _no_source(source, at)
 
 
-def _document(block: _Document, where: str) -> list[Part]:
+def _document(block: _Document, at: Place) -> list[Part]:
     source, name = block.source, block.title
     match source.type:
         case "base64":
-            kind = _said(source, "media_type", where)
-            return [File(media_type=kind, data=_said(source, "data", where), name=name)]
+            kind = _said(source, "media_type", at)
+            return [File(media_type=kind, data=_said(source, "data", at), name=name)]
         case "text":
-            return [File(media_type="text/plain", text=_said(source, "data", where), name=name)]
+            return [File(media_type="text/plain", text=_said(source, "data", at), name=name)]
         case "url":
-            return [File(url=_said(source, "url", where), name=name)]
+            return [File(url=_said(source, "url", at), name=name)]
         case "file":
-            return [File(file_id=_said(source, "file_id", where), name=name)]
+            return [File(file_id=_said(source, "file_id", at), name=name)]
         case "content":
-            inner = parse_blocks(source.content or "", f"{where}.source.content")
+            inner = parse_blocks(source.content or "", at.step("source", "content"))
             text = "\n".join(p.text for p in inner if isinstance(p, Text))
             rest = [p for p in inner if not isinstance(p, Text)]
             return [File(media_type="text/plain", text=text, name=name), *rest]
-    raise _no_source(source, where)
+    raise _no_source(source, at)
 
 
-def _tool_use(block: _ToolUse, where: str) -> list[Part]:
+def _tool_use(block: _ToolUse, at: Place) -> list[Part]:
     text = bytes(block.input).decode()
     return [ToolCall(tool_id_from_wire(block.id), block.name, "" if text == "null" else text)]
 
 
-def _tool_result(block: _ToolResult, where: str) -> list[Part]:
-    inner = parse_blocks(block.content or "", f"{where}.content")
-    content = tuple(p for p in inner if isinstance(p, (Text, Image, File)))
-    return [ToolResult(tool_id_from_wire(block.tool_use_id), content, bool(block.is_error))]
+def _tool_result(block: _ToolResult, at: Place) -> list[Part]:
+    inner = parse_blocks(block.content or "", at.step("content"))
+    content: list[Text | Image | File] = []
+    for part in inner:
+        if isinstance(part, Text | Image | File):
+            content.append(part)
+        else:
+            at.skip(_NOUNS[type(part)])
+    return [ToolResult(tool_id_from_wire(block.tool_use_id), tuple(content), bool(block.is_error))]
 
 
-def _thinking(block: _Thinking, where: str) -> list[Part]:
+def _thinking(block: _Thinking, at: Place) -> list[Part]:
     signature = signature_from_wire(block.signature)
     return [Reasoning(block.thinking, signature)] if block.thinking or signature else []
 
 
-def _redacted(block: _Redacted, where: str) -> list[Part]:
+def _redacted(block: _Redacted, at: Place) -> list[Part]:
     signature = signature_from_wire(block.data)
     return [Reasoning(signature=signature, redacted=True)] if signature else []
 
 
-def _search_result(block: _SearchResult, where: str) -> list[Part]:
-    inner = parse_blocks(block.content, f"{where}.content")
+def _search_result(block: _SearchResult, at: Place) -> list[Part]:
+    inner = parse_blocks(block.content, at.step("content"))
     lines = [block.title, block.source, *(p.text for p in inner if isinstance(p, Text))]
     return [Text("\n".join(line for line in lines if line))]
 
 
-def _said(source: _Source, name: str, where: str) -> str:
+def _said(source: _Source, name: str, at: Place) -> str:
     value = getattr(source, name)
     if not isinstance(value, str):
-        raise invalid("Field required", f"{where}.source.{name}")
+        raise invalid("Field required", at.step("source", name).path)
     return value
 
 
-def _no_source(source: _Source, where: str) -> ApiError:
-    return invalid(f"{source.type!r} is no source type of this block", field_path(f"{where}.source", "type"))
+def _no_source(source: _Source, at: Place) -> ApiError:
+    return invalid(f"{quoted(source.type)} is no source type of this block", at.step("source", "type").path)
 
 
 class _Row(NamedTuple):
     shape: Any
-    read: Callable[[Any, str], list[Part]]
+    read: Callable[[Any, Place], list[Part]]
 
 
 _typed: Final = json.typed(_Typed)

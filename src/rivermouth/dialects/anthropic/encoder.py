@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, ClassVar, Final
 
@@ -36,12 +37,13 @@ from rivermouth.ir.events import (
     Usage,
     merge_usage,
 )
+from rivermouth.ir.lanes import WAITING_CAP_CHARS, said_chars
 from rivermouth.wire import json, sse
 
-WAITING_CAP_CHARS: Final = 16 * 1024 * 1024
 MESSAGE_STOP: Final = sse.event("message_stop", b'{"type":"message_stop"}')
 _TAIL: Final = b"}}\n\n"
 _NOBODY: Final = -1
+_encode: Final = json.encode
 
 # Part kind -> the delta's type and the member that carries its text.
 _DELTAS: Final[dict[PartKind, tuple[bytes, bytes]]] = {
@@ -57,7 +59,7 @@ _DELTAS: Final[dict[PartKind, tuple[bytes, bytes]]] = {
 class _Part:
     """A part that has started: what waits for the wire, and what its end will need."""
 
-    __slots__ = ("args", "chars", "ended", "held", "signature", "start")
+    __slots__ = ("args", "blank", "chars", "ended", "held", "signature", "start")
 
     def __init__(self, start: PartStart) -> None:
         self.start = start
@@ -66,10 +68,14 @@ class _Part:
         self.ended = False
         self.signature: str | None = None
         self.args: list[str] | None = []  # arguments seen while it is open whether they can be an object; then None
+        self.blank = True  # nothing but blanks in them so far
 
 
 class Encoder:
-    """Events to bytes.  Raises `ApiError` when what has to wait is more than the cap."""
+    """Events to bytes.
+
+    Raises `ApiError` when what has to wait is more than the cap; what came before it goes out before the error.
+    """
 
     __slots__ = (
         "_answer",
@@ -81,8 +87,10 @@ class Encoder:
         "_index",
         "_now",
         "_refused",
+        "_unsent",
         "_usage",
         "_waiting",
+        "_waiting_chars",
     )
 
     def __init__(self, answer: Answer) -> None:
@@ -96,24 +104,28 @@ class Encoder:
         self._hot = _NOBODY  # the part whose block is open for its deltas
         self._head = b""  # a delta frame of that block, up to its text
         self._now: _Part | None = None  # the part that holds the wire, open or not yet
-        self._waiting: dict[int, _Part] = {}
+        self._waiting: OrderedDict[int, _Part] = OrderedDict()
+        self._waiting_chars = 0
+        self._unsent: list[bytes] = []
 
     def feed(self, events: list[Event]) -> bytes:
         out: list[bytes] = []
-        for event in events:
-            if (type(event) is TextDelta or type(event) is ReasoningDelta) and event.part == self._hot:
-                out.append(self._head + json.encode(event.text) + _TAIL)
-            elif not self._done:
-                handler = self._HANDLERS.get(type(event))
-                if handler is not None:
-                    handler(self, event, out)
+        try:
+            for event in events:
+                if (type(event) is TextDelta or type(event) is ReasoningDelta) and event.part == self._hot:
+                    out.append(self._head + _encode(event.text) + _TAIL)
+                elif not self._done:
+                    handler = self._HANDLERS.get(type(event))
+                    if handler is not None:
+                        handler(self, event, out)
+        except ApiError:
+            self._unsent += out
+            raise
         return b"".join(out)
 
     def statistics(self) -> dict[str, int]:
         """`waiting_chars` (of parts that wait for an earlier one, and of arguments to be mended) and `cap_chars`."""
-        mending = self._now.chars if self._now is not None else 0
-        waiting = mending + sum(p.chars for p in self._waiting.values())
-        return {"waiting_chars": waiting, "cap_chars": WAITING_CAP_CHARS}
+        return {"waiting_chars": self._waiting_chars, "cap_chars": WAITING_CAP_CHARS}
 
     def _on_usage(self, event: Usage, out: list[bytes]) -> None:
         self._usage = merge_usage(self._usage, event)
@@ -135,12 +147,17 @@ class Encoder:
         elif event.part in self._waiting:
             part = self._waiting[event.part]
             part.held.append(event)
-            self._hold(part, _size(event))
+            self._hold(part, said_chars(event))
 
     def _hold(self, part: _Part, chars: int) -> None:
         part.chars += chars
-        if self.statistics()["waiting_chars"] > WAITING_CAP_CHARS:
+        self._waiting_chars += chars
+        if self._waiting_chars > WAITING_CAP_CHARS:
             raise ApiError(Kind.UPSTREAM, "the upstream's answer cannot be put in this protocol's order within bounds")
+
+    def _let_go(self, part: _Part) -> None:
+        self._waiting_chars -= part.chars
+        part.chars = 0
 
     def _on_part_end(self, event: PartEnd, out: list[bytes]) -> None:
         if event.part in self._waiting:
@@ -163,6 +180,7 @@ class Encoder:
         self._done = True
 
     def _on_error(self, event: Error, out: list[bytes]) -> None:
+        out[:0] = self._unsent
         self._drain(out)
         out.append(encode_stream_error(event.error, self._answer.id))
         self._done = True
@@ -182,9 +200,10 @@ class Encoder:
 
     def _promote(self, out: list[bytes]) -> None:
         """The earliest waiting part takes the wire, with all that it said."""
-        part = self._waiting.pop(next(iter(self._waiting)))
+        _, part = self._waiting.popitem(last=False)
         self._take(part, out)
-        held, part.held, part.chars = part.held, [], 0
+        held, part.held = part.held, []
+        self._let_go(part)
         for event in held:
             self._WRITERS[type(event)](self, part, event, out)
         if part.ended:
@@ -201,6 +220,7 @@ class Encoder:
         part = self._now
         assert part is not None
         self._now = None
+        self._let_go(part)
         start = part.start
         if start.redacted:
             if part.signature is not None:
@@ -227,11 +247,11 @@ class Encoder:
             return
         part.args.append(event.json)
         self._hold(part, len(event.json))
-        if len(part.args) == 1 or not part.args[0].strip():
-            text = "".join(part.args)
-            part.args = [text]
-            if arguments.begins_object(text):
-                part.args, part.chars = None, 0
+        if part.blank and (begins := arguments.begins_object(event.json)) is not None:
+            part.blank = False
+            if begins:
+                text, part.args = "".join(part.args), None
+                self._let_go(part)
                 self._say(part, text, out)
 
     def _write_signature(self, part: _Part, event: Signature, out: list[bytes]) -> None:
@@ -300,17 +320,3 @@ def _delta_head(index: int, delta_type: bytes, member: bytes) -> bytes:
         delta_type,
         member,
     )
-
-
-def _size(event: Event) -> int:
-    match event:
-        case TextDelta() | ReasoningDelta():
-            return len(event.text)
-        case ArgsDelta():
-            return len(event.json)
-        case Signature():
-            return len(event.signature)
-        case MediaDelta():
-            return len(event.data or "") + len(event.url or "")
-        case _:
-            return 0

@@ -59,7 +59,7 @@ def parse_error(status: int, headers: Mapping[str, str], body: bytes) -> ApiErro
         envelope = json.decode_as(_envelope, body)
     except WireError:
         envelope = _Envelope()
-    return _read(envelope, kind_of_status(status), f"the upstream answered with status {status}", _retry_after(headers))
+    return _read(envelope, kind_of_status(status), f"the upstream answered with status {status}")
 
 
 def parse_stream_error(data: bytes) -> ApiError:
@@ -68,7 +68,7 @@ def parse_stream_error(data: bytes) -> ApiError:
         envelope = json.decode_as(_envelope, data)
     except WireError:
         envelope = _Envelope()
-    return _read(envelope, Kind.UPSTREAM, "the upstream reported an error", None)
+    return _read(envelope, Kind.UPSTREAM, "the upstream reported an error")
 
 
 def _wording(error: ApiError) -> Wording:
@@ -92,7 +92,7 @@ def _message(error: ApiError) -> str:
     return error.message
 
 
-def _read(envelope: _Envelope, kind: Kind, message: str, retry_after_s: float | None) -> ApiError:
+def _read(envelope: _Envelope, kind: Kind, message: str) -> ApiError:
     detail = envelope.error if isinstance(envelope.error, _Detail) else _Detail(message=envelope.error)
     code = None
     if detail.type is not None:
@@ -101,17 +101,4 @@ def _read(envelope: _Envelope, kind: Kind, message: str, retry_after_s: float | 
     message = (detail.message or envelope.message or message)[:_MESSAGE_CAP]
     if kind is Kind.INVALID_REQUEST and PROMPT_TOO_LONG in message.lower():
         code = CONTEXT_TOO_LONG
-    return ApiError(kind, message, code=code, retry_after_s=retry_after_s)
-
-
-def _retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds, from `retry-after-ms` or `retry-after`; a date there is not read, since nothing here has a clock."""
-    named = {name.lower(): value for name, value in headers.items()}
-    for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
-        try:
-            seconds = float(named[name]) * unit
-        except (KeyError, ValueError):
-            continue
-        if 0 <= seconds < float("inf"):
-            return seconds
-    return None
+    return ApiError(kind, message, code=code)

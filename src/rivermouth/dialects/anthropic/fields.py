@@ -2,29 +2,16 @@
 
 from __future__ import annotations
 
-import re
-from typing import Final
-
 from rivermouth.ir.errors import ApiError, WireError, invalid
-
-_PLACE: Final = re.compile(r" - at `\$([^`]*)`$")
-_MISSING: Final = re.compile(r"^Object missing required field `([^`]+)`")
-_STEP: Final = re.compile(r"\[(\d+|\.\.\.)\]|\.?([^.\[\]]+)")
+from rivermouth.wire import json
 
 
 def field_error(error: WireError, where: str = "") -> ApiError:
     """A JSON shape error as the client's fault; `where` is the path of what was decoded."""
-    text = str(error)
-    place = _PLACE.search(text)
-    path = where
-    if place is not None:
-        text = text[: place.start()]
-        for index, name in _STEP.findall(place[1]):
-            path = field_path(path, index or name)
-    missing = _MISSING.match(text)
-    if missing is not None:
-        return invalid("Field required", field_path(path, missing[1]))
-    return invalid(text, path or None)
+    words, param, missing = json.misfit(error)
+    steps = (param or "").replace("[", ".").replace("]", "").lstrip(".")
+    path = field_path(where, steps) if steps else where
+    return invalid("Field required" if missing else words, path or None)
 
 
 def field_path(path: str, step: str) -> str:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
 
 from rivermouth.dialects.dialect import Route
 from rivermouth.ir.reply import ModelInfo
-from rivermouth.wire import json
+from rivermouth.wire import json, times
 
 MODELS_PATH: Final = "/models?limit=1000"
 
@@ -40,10 +39,12 @@ def encode_model(model: ModelInfo, route: Route) -> bytes:
 def parse_models(body: bytes) -> list[ModelInfo]:
     """An upstream's list.  Raises `WireError`."""
     found = json.decode_as(_models, body).data
-    return [
-        ModelInfo(id=m.id, owner="anthropic", created=_seconds(m.created_at), context_tokens=m.max_input_tokens)
-        for m in found
-    ]
+    return [_info(model) for model in found]
+
+
+def _info(model: _Model) -> ModelInfo:
+    created = times.unix_seconds(model.created_at or "")
+    return ModelInfo(id=model.id, owner="anthropic", created=created, context_tokens=model.max_input_tokens)
 
 
 def _wire(model: ModelInfo) -> dict[str, Any]:
@@ -51,17 +52,9 @@ def _wire(model: ModelInfo) -> dict[str, Any]:
         "type": "model",
         "id": model.id,
         "display_name": model.id,
-        "created_at": datetime.fromtimestamp(model.created, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "created_at": times.rfc3339(model.created),
         "lifecycle": "active",
     }
     if model.context_tokens is not None:
         wire["max_input_tokens"] = model.context_tokens
     return wire
-
-
-def _seconds(moment: str | None) -> int:
-    """Unix seconds of an RFC 3339 time; 0 when it is not said or cannot be read."""
-    try:
-        return int(datetime.fromisoformat(moment or "").timestamp())
-    except ValueError:
-        return 0

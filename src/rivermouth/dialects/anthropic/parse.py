@@ -1,4 +1,8 @@
-"""A client's body to a neutral request.  Fields that are not named here (betas, additions) are never an error."""
+"""A client's body to a neutral request.
+
+Fields that are not named here (betas, additions) are never an error; they are named in `unmodelled`, so that a client
+learns what another vendor's model went without.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +10,11 @@ from typing import Any, Final
 
 import msgspec
 
-from rivermouth.dialects.anthropic.content import Blocks, check_role, parse_blocks
+from rivermouth.dialects.anthropic.content import Blocks, Place, check_role, parse_blocks
 from rivermouth.dialects.anthropic.fields import field_error
 from rivermouth.dialects.dialect import Operation, Route
 from rivermouth.ir.errors import WireError, invalid
+from rivermouth.ir.names import loss_names, model_name, quoted, unread
 from rivermouth.ir.request import (
     Choose,
     Format,
@@ -91,7 +96,9 @@ _body: Final = json.typed(_Body)
 _ROLES: Final = {"user": Role.USER, "assistant": Role.ASSISTANT, "system": Role.SYSTEM}
 _CHOICES: Final = {"auto": Choose.AUTO, "any": Choose.REQUIRED, "tool": Choose.NAMED, "none": Choose.NONE}
 _THINKING: Final = {"enabled": True, "adaptive": True, "between_tools": True, "disabled": False}
-_VENDOR_FIELDS: Final = ("container", "mcp_servers")  # run by the vendor; they change the answer
+# Hints that change nothing of the answer: another target goes without them in silence.
+_HINTS: Final = frozenset({"cache_control", "service_tier"})
+_READ: Final = _HINTS.union(_Body.__struct_fields__)
 
 
 def parse_request(body: bytes, route: Route, path_model: str | None) -> Request:
@@ -104,14 +111,15 @@ def parse_request(body: bytes, route: Route, path_model: str | None) -> Request:
         fields = json.fields(body)
     except WireError as error:
         raise field_error(error) from None
-    generates = route.operation is Operation.GENERATE
-    _check(asked, generates=generates, streams=route.streams)
+    _check(asked, generates=route.operation is Operation.GENERATE, streams=route.streams)
     tools, vendor_tools = _tools(asked.tools or [])
     choice, parallel = _choice(asked.tool_choice, tools)
+    skipped: list[str] = []
+    messages = _messages(asked.messages, skipped)
     return Request(
-        model=asked.model,
-        messages=_messages(asked.messages),
-        system=_system(asked.system),
+        model=model_name(asked.model),
+        messages=messages,
+        system=_system(asked.system, skipped),
         stream=bool(asked.stream),
         max_tokens=asked.max_tokens,
         stop=tuple(s for s in asked.stop_sequences or () if s),
@@ -122,14 +130,13 @@ def parse_request(body: bytes, route: Route, path_model: str | None) -> Request:
         sampling=Sampling(temperature=asked.temperature, top_p=asked.top_p, top_k=asked.top_k),
         thinking=_thought(asked.thinking, asked.output_config),
         user=asked.metadata.user_id if asked.metadata else None,
-        unmodelled=(*vendor_tools, *(f for f in _VENDOR_FIELDS if f in fields and bytes(fields[f]) != b"null")),
+        untranslatable=() if messages else ("messages",),
+        unmodelled=loss_names([*unread(fields, _READ), *vendor_tools, *skipped]),
         original=Original(NAME, fields),
     )
 
 
 def _check(asked: _Body, *, generates: bool, streams: bool) -> None:
-    if not asked.model:
-        raise invalid("the name of a model is required", "model")
     if not asked.messages:
         raise invalid("at least one message is required", "messages")
     if asked.max_tokens is None:
@@ -141,28 +148,33 @@ def _check(asked: _Body, *, generates: bool, streams: bool) -> None:
         raise invalid("this route does not stream", "stream")
 
 
-def _system(system: Blocks | None) -> tuple[Text, ...]:
-    parts = parse_blocks(system or "", "system")
+def _system(system: Blocks | None, skipped: list[str]) -> tuple[Text, ...]:
+    parts = parse_blocks(system or "", Place("system", skipped))
     check_role(parts, Role.SYSTEM, "system")
     return tuple(p for p in parts if isinstance(p, Text))
 
 
-def _messages(turns: list[_Turn]) -> tuple[Message, ...]:
-    """Tool results become a message of their own, before what else the user said."""
+def _messages(turns: list[_Turn], skipped: list[str]) -> tuple[Message, ...]:
+    """Tool results become a message of their own, before what else the user said.
+
+    None at all means that every block was skipped: only an upstream of this dialect knows what was asked.
+    """
     messages: list[Message] = []
     for i, turn in enumerate(turns):
         role = _ROLES.get(turn.role)
         if role is None:
-            raise invalid(f"{turn.role!r} is no role; use user, assistant or system", f"messages.{i}.role")
-        where = f"messages.{i}.content"
-        parts = parse_blocks(turn.content, where)
-        check_role(parts, role, where)
+            raise invalid(f"{quoted(turn.role)} is no role; use user, assistant or system", f"messages.{i}.role")
+        at = Place(f"messages.{i}.content", skipped)
+        parts = parse_blocks(turn.content, at)
+        check_role(parts, role, at.path)
         results = tuple(p for p in parts if isinstance(p, ToolResult))
         rest = tuple(p for p in parts if not isinstance(p, ToolResult))
         if results:
             messages.append(Message(Role.TOOL, results))
         if rest:
             messages.append(Message(role, rest))
+    if not messages and not skipped:
+        raise invalid("at least one message with content is required", "messages")
     return tuple(messages)
 
 
@@ -188,7 +200,7 @@ def _choice(asked: _ToolChoice | None, tools: tuple[Tool, ...]) -> tuple[ToolCho
         return None, None
     mode = _CHOICES.get(asked.type)
     if mode is None:
-        raise invalid(f"{asked.type!r} is no tool choice; use {', '.join(_CHOICES)}", "tool_choice.type")
+        raise invalid(f"{quoted(asked.type)} is no tool choice; use {', '.join(_CHOICES)}", "tool_choice.type")
     parallel = None if asked.disable_parallel_tool_use is None else not asked.disable_parallel_tool_use
     if mode is Choose.NAMED and not asked.name:
         raise invalid("Field required", "tool_choice.name")
@@ -204,7 +216,7 @@ def _thought(asked: _Thinking | None, config: _OutputConfig | None) -> Thinking 
         return None if effort is None else Thinking(effort=effort)
     enabled = _THINKING.get(asked.type)
     if enabled is None:
-        raise invalid(f"{asked.type!r} is no thinking type; use {', '.join(_THINKING)}", "thinking.type")
+        raise invalid(f"{quoted(asked.type)} is no thinking type; use {', '.join(_THINKING)}", "thinking.type")
     if asked.type == "enabled" and asked.budget_tokens is None:
         raise invalid("Field required", "thinking.budget_tokens")
     return Thinking(enabled, effort, asked.budget_tokens if enabled else None)
@@ -214,7 +226,7 @@ def _response_format(config: _OutputConfig | None) -> ResponseFormat | None:
     if config is None or config.format is None:
         return None
     if config.format.type != "json_schema":
-        raise invalid(f"{config.format.type!r} is no output format; use json_schema", "output_config.format.type")
+        raise invalid(f"{quoted(config.format.type)} is no output format; use json_schema", "output_config.format.type")
     if config.format.schema is None:
         raise invalid("Field required", "output_config.format.schema")
     return ResponseFormat(Format.JSON_SCHEMA, config.format.schema)

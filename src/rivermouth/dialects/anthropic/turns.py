@@ -11,7 +11,7 @@ The rules, each a 400 when broken:
 from __future__ import annotations
 
 from base64 import b64decode
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -50,7 +50,7 @@ class _Turn:
         self.role = role
         self.blocks: list[Block] = []
         self.calls: list[str] = []
-        self.results: dict[str, list[ToolResult]] = defaultdict(list)
+        self.results: dict[str, deque[ToolResult]] = defaultdict(deque)
 
     @property
     def empty(self) -> bool:
@@ -63,6 +63,7 @@ class Turns:
     def __init__(self, messages: Iterable[Message]) -> None:
         self.losses: set[str] = set()
         self._ids: set[str] = set()
+        self._numbers: dict[str, int] = {}  # how often an id was wanted: asking from 1 each time would be quadratic
         self.wire = self._pair(self._gather(messages))
 
     def _gather(self, messages: Iterable[Message]) -> list[_Turn]:
@@ -127,10 +128,11 @@ class Turns:
         for block in calls:
             neutral = block["id"]
             wanted = name = tool_id_to_wire(neutral)
-            number = 1
+            number = self._numbers.get(wanted, 1)
             while name in self._ids:
                 number += 1
                 name = f"{wanted}_{number}"
+            self._numbers[wanted] = number
             self._ids.add(name)
             block["id"] = name
             named.append((neutral, name))
@@ -141,7 +143,7 @@ class Turns:
         blocks = []
         for neutral, name in owed:
             came = turn.results.get(neutral)
-            blocks.append(_result(came.pop(0) if came else ToolResult(neutral, (Text(NO_RESULT),), True), name))
+            blocks.append(_result(came.popleft() if came else ToolResult(neutral, (Text(NO_RESULT),), True), name))
         if any(turn.results.values()):
             self.losses.add("messages.tool_result")
         return blocks

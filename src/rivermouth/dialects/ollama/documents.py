@@ -18,10 +18,11 @@ from typing import Any, Final
 import msgspec
 
 from rivermouth.dialects.dialect import Answer, Operation, Route
-from rivermouth.dialects.ollama.bodies import model_name, reader
+from rivermouth.dialects.ollama.bodies import reader
 from rivermouth.dialects.ollama.failure import said, upstream_error
 from rivermouth.dialects.ollama.times import FOR_EVER, rfc3339, unix_seconds
 from rivermouth.ir.errors import invalid
+from rivermouth.ir.names import model_name
 from rivermouth.ir.reply import ModelInfo
 from rivermouth.wire import json
 
@@ -75,13 +76,11 @@ _TAGS: Final = json.typed(_Tags)
 
 
 def parse_copy(body: bytes) -> CopyRequest:
-    """Raises `ApiError` (invalid_request) when a name is missing."""
+    """Raises `ApiError` (invalid_request) when a name is missing, or is none."""
     found = _read_copy(body)
     _refuse_stream(found.stream)
-    for field in ("source", "destination"):
-        if not getattr(found, field):
-            raise invalid(f"{field} is required", field)
-    return CopyRequest(found.source, found.destination)
+    names = (model_name(getattr(found, field), param=field) for field in ("source", "destination"))
+    return CopyRequest(*names)
 
 
 def parse_named(body: bytes) -> str:
@@ -101,7 +100,7 @@ def encode_model(model: ModelInfo, route: Route) -> bytes:
     """`/show`."""
     return json.encode(
         {
-            **({"license": model.license} if model.license else {}),
+            **({"license": _license(model)} if model.license or model.attribution else {}),
             "modelfile": f"FROM {model.id}\n" + (f'TEMPLATE """{model.template}"""\n' if model.template else ""),
             "parameters": "",
             "template": model.template or "",
@@ -190,6 +189,11 @@ def _digest(model: ModelInfo) -> str:
     if model.digest:
         return model.digest.removeprefix("sha256:")
     return hashlib.sha256(model.id.encode()).hexdigest()
+
+
+def _license(model: ModelInfo) -> str:
+    """The licence, and below it whom it asks to name."""
+    return "\n".join(filter(None, (model.license, model.attribution)))
 
 
 def _model_info(model: ModelInfo) -> dict[str, Any]:

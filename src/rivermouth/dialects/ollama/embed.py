@@ -7,12 +7,13 @@ from typing import Any, Final
 import msgspec
 
 from rivermouth.dialects.dialect import Answer, Outgoing, Route
-from rivermouth.dialects.ollama.bodies import model_name, reader
+from rivermouth.dialects.ollama.bodies import reader
 from rivermouth.dialects.ollama.failure import said, upstream_error
-from rivermouth.dialects.ollama.request import local_wishes
+from rivermouth.dialects.ollama.request import local_wishes, unmodelled
 from rivermouth.dialects.ollama.tables import NAME
 from rivermouth.dialects.ollama.upstream import touched
 from rivermouth.ir.errors import WireError, invalid
+from rivermouth.ir.names import model_name
 from rivermouth.ir.reply import EmbedReply
 from rivermouth.ir.request import EmbedRequest, Original
 from rivermouth.wire import json
@@ -38,6 +39,8 @@ class _Reply(msgspec.Struct, kw_only=True):
     error: Any = None
 
 
+_READ: Final = frozenset(_Body.__struct_fields__)
+_OPTIONS: Final = frozenset({"num_ctx"})
 _read: Final = reader(_Body)
 _REPLY: Final = json.typed(_Reply)
 
@@ -55,6 +58,7 @@ def parse_embed(body: bytes, route: Route, path_model: str | None = None) -> Emb
         raise invalid("input is required", "input")
     one = asked.prompt if single else asked.input
     texts = one if isinstance(one, list) else [one] if one else []
+    fields = json.fields(body)
     return EmbedRequest(
         model=model_name(asked.model, asked.name),
         input=tuple(texts),
@@ -62,7 +66,8 @@ def parse_embed(body: bytes, route: Route, path_model: str | None = None) -> Emb
         dimensions=None if single else asked.dimensions,
         truncate=asked.truncate is not False,
         local=local_wishes(asked.keep_alive, asked.options),
-        original=Original(NAME, json.fields(body)),
+        original=Original(NAME, fields),
+        unmodelled=unmodelled(fields, _READ, asked.options, _OPTIONS),
     )
 
 
@@ -86,7 +91,8 @@ def build_embed(request: EmbedRequest, model: str) -> Outgoing:
         "options": {"num_ctx": request.local.context_tokens} if request.local.context_tokens else None,
     }
     said_members = {name: value for name, value in members.items() if value is not None}
-    return Outgoing(path="/embed", body=json.encode({"model": model, "input": request.input, **said_members}))
+    body = json.encode({"model": model, "input": request.input, **said_members})
+    return Outgoing(path="/embed", body=body, losses=request.unmodelled)
 
 
 def parse_embed_reply(body: bytes) -> EmbedReply:

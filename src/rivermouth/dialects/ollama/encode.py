@@ -1,7 +1,8 @@
 """Events to a client's NDJSON, and a whole reply to its one object.
 
 A frame is a constant head (model, time), the encoded text and a constant tail; the head never changes in a stream, so
-the same events always give the same bytes.  Calls are buffered until they are whole.
+the same events always give the same bytes.  Calls are buffered until they are whole, and of parts that overlap in one
+member (`content`, `thinking`) one speaks and the others wait.
 """
 
 from __future__ import annotations
@@ -30,10 +31,12 @@ from rivermouth.ir.events import (
     Usage,
     merge_usage,
 )
+from rivermouth.ir.lanes import WAITING_CAP_CHARS, Lanes, Said
 from rivermouth.ir.reply import Reply, ReplyPart
 from rivermouth.ir.request import File, Image, Reasoning, Refusal, Request, Text, ToolCall
 from rivermouth.wire import json
-from rivermouth.wire.frame import FRAME_CAP_BYTES
+
+_encode: Final = json.encode
 
 
 class _Content(NamedTuple):
@@ -82,25 +85,35 @@ _SHAPES: Final[dict[str, _Shape]] = {
 }
 
 
+_LINKED: Final = frozenset({PartKind.IMAGE, PartKind.FILE})
+# The members that parts of a choice share; the rest have their place in "content".
+_MEMBERS: Final = {PartKind.REASONING: "thinking"}
+
+
 class Encoder:
-    """Speaks choice 0 of one stream.  After Finish or Error it says nothing more."""
+    """Speaks choice 0 of one stream.  After Finish or Error it says nothing more.
+
+    Raises `ApiError` when what has to wait is more than the cap; what came before it goes out before the error.
+    """
 
     __slots__ = (
         "_answer",
-        "_buffered_bytes",
+        "_buffered_chars",
         "_calls",
-        "_cap_bytes",
+        "_cap_chars",
         "_done",
         "_index",
+        "_lanes",
         "_media",
-        "_muted",
+        "_silent",
         "_tail",
         "_text",
         "_thinking",
+        "_unsent",
         "_usage",
     )
 
-    def __init__(self, answer: Answer, cap_bytes: int = FRAME_CAP_BYTES) -> None:
+    def __init__(self, answer: Answer, cap_chars: int = WAITING_CAP_CHARS) -> None:
         shape = _SHAPES[answer.kind]
         head = json.encode(_head(answer))[:-1] + b","
         self._text = head + shape.text
@@ -108,99 +121,117 @@ class Encoder:
         self._tail = shape.tail
         self._answer = answer
         self._calls: dict[int, tuple[PartStart, list[str]]] = {}
+        self._buffered_chars = 0  # of the calls
+        self._cap_chars = cap_chars
         self._media: dict[int, PartKind] = {}
-        self._muted: set[int] = set()
+        self._lanes = Lanes(cap_chars)
+        self._silent: set[int] = set()  # parts that wait, and those of other choices
+        self._unsent: list[bytes] = []
         self._index = 0
         self._usage: Usage | None = None
         self._done = False
-        self._buffered_bytes = 0
-        self._cap_bytes = cap_bytes
 
     def feed(self, events: list[Event]) -> bytes:
         """The lines of these events, all at once."""
-        return b"" if self._done else b"".join(self._lines(events))
-
-    def _lines(self, events: list[Event]) -> list[bytes]:
+        if self._done:
+            return b""
         out: list[bytes] = []
-        muted = self._muted
+        try:
+            self._write(events, out)
+        except ApiError:
+            self._unsent += out
+            raise
+        return b"".join(out)
+
+    def _write(self, events: list[Event], out: list[bytes]) -> None:
+        silent = self._silent
         for event in events:
             kind = type(event)
-            if kind is TextDelta:
-                if event.part not in muted:  # type: ignore[union-attr]
-                    out += (self._text, json.encode(event.text), self._tail)  # type: ignore[union-attr]
-            elif kind is ReasoningDelta:
-                if event.part not in muted:  # type: ignore[union-attr]
-                    out += (self._thinking, json.encode(event.text), self._tail)  # type: ignore[union-attr]
+            if kind is TextDelta and event.part not in silent:  # type: ignore[union-attr]
+                out += (self._text, _encode(event.text), self._tail)  # type: ignore[union-attr]
+            elif kind is ReasoningDelta and event.part not in silent:  # type: ignore[union-attr]
+                out += (self._thinking, _encode(event.text), self._tail)  # type: ignore[union-attr]
             else:
-                out.append(self._rare(event))
+                self._rare(event, out)
                 if self._done:
                     break
-        return out
 
     def statistics(self) -> dict[str, int]:
-        """What the calls that are not yet whole take up."""
-        return {"buffered_bytes": self._buffered_bytes, "cap_bytes": self._cap_bytes}
+        """`waiting_chars` (of calls that are not yet whole, and of parts that wait for others) and `cap_chars`."""
+        waits = self._lanes.statistics()
+        return {**waits, "waiting_chars": waits["waiting_chars"] + self._buffered_chars}
 
-    def _rare(self, event: Event) -> bytes:
+    def _rare(self, event: Event, out: list[bytes]) -> None:
         match event:
             case PartStart():
                 self._open(event)
             case ArgsDelta():
-                return self._buffer(event)
-            case MediaDelta() if event.part in self._media:
-                return self._frame(_Content(_link(self._media[event.part], event)))
+                self._buffer(event)
+            case TextDelta() | ReasoningDelta() | MediaDelta() | PartEnd() if event.part in self._silent:
+                if self._lanes.waits(event.part):
+                    self._lanes.hold(event.part, event)
+            case MediaDelta():
+                out.append(self._frame(_Content(_link(self._media[event.part], event))))
             case PartEnd():
-                return self._close(event.part)
+                self._close(event.part, out)
             case Usage():
                 self._usage = merge_usage(self._usage, event)
             case Finish():
                 self._done = True
-                return _final(self._answer, event.reason, self._usage, _Content()) + b"\n"
+                out.append(_final(self._answer, event.reason, self._usage, _Content()) + b"\n")
             case Error():
-                return self._fail(event.error)
+                out[:0] = self._unsent
+                self._take_turns(self._lanes.drain(), out)  # what was produced is not kept back
+                self._done = True
+                self._calls.clear()
+                out.append(stream_error(event.error))
             case _:  # Start, Signature, Warn and Unknown have no place on this wire
                 pass
-        return b""
 
     def _open(self, head: PartStart) -> None:
         if head.choice != 0:
-            self._muted.add(head.part)
+            self._silent.add(head.part)
         elif head.kind is PartKind.TOOL:
             self._calls[head.part] = (head, [])
-        elif head.kind in (PartKind.IMAGE, PartKind.FILE):
-            self._media[head.part] = head.kind
+        else:
+            if head.kind in _LINKED:
+                self._media[head.part] = head.kind
+            if not self._lanes.open(head.part, _MEMBERS.get(head.kind, "content")):
+                self._silent.add(head.part)
 
-    def _buffer(self, delta: ArgsDelta) -> bytes:
+    def _take_turns(self, turns: list[Said], out: list[bytes]) -> None:
+        """Parts that waited say what they have to say."""
+        for part, events, _ in turns:
+            self._silent.discard(part)
+            self._write(events, out)
+
+    def _buffer(self, delta: ArgsDelta) -> None:
         call = self._calls.get(delta.part)
         if call is None:
-            return b""
+            return
+        self._buffered_chars += len(delta.json)
+        if self._buffered_chars > self._cap_chars:
+            raise ApiError(Kind.UPSTREAM, f"the arguments of a tool call exceed {self._cap_chars} characters")
         call[1].append(delta.json)
-        self._buffered_bytes += len(delta.json)
-        if self._buffered_bytes <= self._cap_bytes:
-            return b""
-        return self._fail(ApiError(Kind.UPSTREAM, f"the arguments of a tool call exceed {self._cap_bytes} bytes"))
 
-    def _close(self, part: int) -> bytes:
+    def _close(self, part: int, out: list[bytes]) -> None:
         buffered = self._calls.pop(part, None)
         if buffered is None:
-            return b""
+            self._take_turns(self._lanes.close(part), out)
+            return
         head, pieces = buffered
-        self._buffered_bytes -= sum(map(len, pieces))
+        self._buffered_chars -= sum(map(len, pieces))
         call = ToolCall(head.id or "", head.name or "", "".join(pieces))
         spoken = wire_call(call, self._index)
         if spoken is None:
-            return self._frame(_Content(as_text(call)))
-        self._index += 1
-        return self._frame(_Content(calls=(spoken,)))
+            out.append(self._frame(_Content(as_text(call))))
+        else:
+            self._index += 1
+            out.append(self._frame(_Content(calls=(spoken,))))
 
     def _frame(self, content: _Content) -> bytes:
         answer = self._answer
         return json.encode({**_head(answer), **_SHAPES[answer.kind].members(content), "done": False}) + b"\n"
-
-    def _fail(self, error: ApiError) -> bytes:
-        self._done = True
-        self._calls.clear()
-        return stream_error(error)
 
 
 def encode_reply(reply: Reply, answer: Answer) -> bytes:

@@ -47,7 +47,6 @@ def parse_error(status: int, headers: Mapping[str, str], body: bytes) -> ApiErro
         kind_of_status(status),
         text or body[:_TEXT_CAP_CHARS].decode("utf-8", "replace").strip() or f"HTTP status {status}",
         code="model_not_found" if status == 404 and text else None,
-        retry_after_s=_retry_after_s(headers),
         provider=NAME,
     )
 
@@ -56,9 +55,3 @@ def _document(error: ApiError) -> bytes:
     """The protocol has no `param`: the text begins with the field, where it does not name it anyway."""
     text = error.message or error.kind.value
     return json.encode({"error": f"{error.param}: {text}" if error.param and error.param not in text else text})
-
-
-def _retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """Retry-After in seconds.  Its other form, a date, needs a clock, and says nothing here."""
-    value = next((v for k, v in headers.items() if k.lower() == "retry-after"), "").strip()
-    return float(value) if value.isascii() and value.isdigit() and len(value) < 10 else None

@@ -15,9 +15,10 @@ from typing import Final, Protocol
 import msgspec
 
 from rivermouth.dialects.dialect import Answer
-from rivermouth.dialects.ollama.bodies import model_name, reader
+from rivermouth.dialects.ollama.bodies import reader
 from rivermouth.dialects.ollama.failure import stream_error
 from rivermouth.ir.errors import ApiError
+from rivermouth.ir.names import model_name
 from rivermouth.wire import json
 
 

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Any, Final
 
 import msgspec
 
 from rivermouth.dialects.dialect import Route
 from rivermouth.dialects.ollama import media
-from rivermouth.dialects.ollama.bodies import model_name, reader
+from rivermouth.dialects.ollama.bodies import reader
 from rivermouth.dialects.ollama.tables import NAME, ROLES, SAMPLING, THINK_LEVELS
 from rivermouth.dialects.ollama.times import duration_s
 from rivermouth.ir.errors import WireError, invalid
+from rivermouth.ir.names import loss_names, model_name, unread
 from rivermouth.ir.request import (
     Format,
     Image,
@@ -36,10 +37,10 @@ from rivermouth.ir.request import (
     Tool,
     ToolCall,
     ToolResult,
+    instructions,
 )
 from rivermouth.wire import json
 
-_VENDOR_FIELDS: Final = frozenset({"truncate", "shift", "width", "height", "steps"})
 _OPTIONS: Final = frozenset({*SAMPLING, "num_predict", "num_ctx", "stop"})
 
 
@@ -121,12 +122,9 @@ def _parse_chat(body: bytes) -> Request:
     fields.setdefault("messages", msgspec.Raw(b"[]"))  # it tells a chat body from a generate body later on
     pairing = _Pairing(chat.messages or [])
     messages = [_message(m, i, pairing) for i, m in enumerate(chat.messages or [])]
-    lead = next((i for i, m in enumerate(messages) if m.role is not Role.SYSTEM), len(messages))
-    if lead == len(messages):  # instructions alone are still something to answer
-        lead = 0
-    system = tuple(p for m in messages[:lead] for p in m.parts if isinstance(p, Text))
+    system, talk = instructions(messages)
     tools = tuple(_tool(i, t) for i, t in enumerate(chat.tools or []))
-    return _request(chat, fields, tuple(messages[lead:]), system, tools)
+    return _request(chat, fields, talk, system, tools)
 
 
 def _parse_generate(body: bytes) -> Request:
@@ -169,14 +167,16 @@ def _request(
         thinking=_thinking(asked.think),
         local=local_wishes(asked.keep_alive, options),
         original=Original(NAME, fields),
-        unmodelled=_unmodelled(fields, options),
+        unmodelled=unmodelled(fields, asked.__struct_fields__, options, _OPTIONS),
     )
 
 
-def _unmodelled(fields: dict[str, msgspec.Raw], options: dict[str, Any]) -> tuple[str, ...]:
-    """What only an Ollama upstream knows: members that we do not read, and options beside those of the tables."""
-    beside = (f for f, raw in fields.items() if f in _VENDOR_FIELDS and bytes(raw) not in (b"null", b"false"))
-    return (*beside, *(f"options.{o}" for o, v in options.items() if v is not None and o not in _OPTIONS))
+def unmodelled(
+    fields: dict[str, msgspec.Raw], read: Container[str], options: dict[str, Any] | None, read_options: Container[str]
+) -> tuple[str, ...]:
+    """What only an Ollama upstream knows: members and options that nobody reads here."""
+    beside = (f"options.{o}" for o, value in (options or {}).items() if value is not None and o not in read_options)
+    return loss_names([*unread(fields, read), *beside])
 
 
 def local_wishes(keep_alive: float | str | None, options: dict[str, Any] | None) -> Local:

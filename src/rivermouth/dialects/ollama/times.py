@@ -5,15 +5,15 @@ No clock is read here; every time arrives as a number.
 
 from __future__ import annotations
 
-import math
 import re
 from datetime import UTC, datetime
 from typing import Final
 
-NEVER_WAS: Final = "0001-01-01T00:00:00Z"  # Go's zero time: clients read it as "not known"
-FOR_EVER: Final = "9999-12-31T23:59:59Z"  # more than a century ahead: the CLI prints "Forever"
+from rivermouth.wire import times
 
-_LATEST_S: Final = 253_402_300_799
+NEVER_WAS: Final = "0001-01-01T00:00:00Z"  # Go's zero time: clients read it as "not known"
+FOR_EVER: Final = times.LAST  # more than a century ahead: the CLI prints "Forever"
+
 _LONGEST_S: Final = (2**63 - 1) / 1e9  # a Go duration is 64 bits of nanoseconds
 _UNITS_S: Final = {
     "ns": 1e-9,
@@ -36,22 +36,10 @@ def rfc3339_ns(unix_ns: int) -> str:
 
 def rfc3339(unix_s: float) -> str:
     """Unix seconds as RFC 3339; 0 or less is Go's zero time, and what is beyond the year 9999 is its last second."""
-    if not unix_s > 0:
-        return NEVER_WAS
-    if unix_s >= _LATEST_S:
-        return FOR_EVER
-    return f"{datetime.fromtimestamp(unix_s, UTC):%Y-%m-%dT%H:%M:%S}Z"
+    return times.rfc3339(unix_s, unknown=NEVER_WAS)
 
 
-def unix_seconds(stamp: str) -> int:
-    """RFC 3339 as Unix seconds; 0 for what is no time, or lies before 1970."""
-    try:
-        when = datetime.fromisoformat(stamp)
-    except ValueError:
-        return 0
-    if when.tzinfo is None:
-        when = when.replace(tzinfo=UTC)
-    return max(0, math.floor((when - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds()))
+unix_seconds: Final = times.unix_seconds
 
 
 def duration_s(text: str) -> float:

@@ -33,6 +33,7 @@ from rivermouth.ir.request import (
     Tool,
     ToolCall,
     ToolResult,
+    check_translatable,
 )
 from rivermouth.wire import json
 
@@ -72,9 +73,7 @@ def _pass_on(original: Original, stream: bool, model: str) -> Outgoing:
 
 
 def _refuse(request: Request) -> None:
-    if request.untranslatable:
-        field = request.untranslatable[0]
-        raise invalid(f"{field} can only be passed to a server that speaks the client's protocol", field)
+    check_translatable(request)
     if request.n > 1:
         raise invalid("this model gives one answer for each request", "n")
     choice = request.tool_choice

@@ -36,11 +36,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from rivermouth.dialects.dialect import Dialect, Key, Operation, Route, Surface
+from rivermouth.dialects.dialect import ROLE_WITH_CONTENT, Dialect, Key, Operation, Route, Surface
 from rivermouth.dialects.openai_chat.build import LOSSES, NAME, PATH, build_request
 from rivermouth.dialects.openai_chat.decoder import Decoder
 from rivermouth.dialects.openai_chat.embeddings import build_embed, encode_embed, parse_embed, parse_embed_reply
-from rivermouth.dialects.openai_chat.encoder import ROLE_WITH_CONTENT, Encoder
+from rivermouth.dialects.openai_chat.encoder import Encoder
 from rivermouth.dialects.openai_chat.failures import encode_error, parse_error
 from rivermouth.dialects.openai_chat.models import encode_model, encode_models, parse_models
 from rivermouth.dialects.openai_chat.parse import parse_request

@@ -12,7 +12,7 @@ from rivermouth.dialects.dialect import Outgoing
 from rivermouth.dialects.openai_chat.outgoing import write_messages
 from rivermouth.dialects.openai_chat.splice import write
 from rivermouth.dialects.openai_chat.tables import BUDGET_EFFORTS, FORMAT_OUT
-from rivermouth.ir.errors import WireError, invalid
+from rivermouth.ir.errors import WireError
 from rivermouth.ir.request import (
     Choose,
     Format,
@@ -24,6 +24,7 @@ from rivermouth.ir.request import (
     Thinking,
     Tool,
     ToolChoice,
+    check_translatable,
 )
 from rivermouth.wire import json
 
@@ -54,6 +55,7 @@ LOSSES: Final = frozenset(
         "messages.image",
         "messages.reasoning",
         "messages.tool_result",
+        "truncate",  # of an embedding
     }
 )
 
@@ -63,8 +65,7 @@ def build_request(request: Request, model: str) -> Outgoing:
     original = request.original
     if original is not None and original.dialect == NAME:
         return Outgoing(path=PATH, body=_as_it_came(original, request, model))
-    if request.untranslatable:
-        raise invalid("this needs an upstream that speaks the client's own dialect", request.untranslatable[0])
+    check_translatable(request)
     losses = list(request.unmodelled)
     fields: dict[str, Any] = {"model": model, "messages": write_messages(request, losses)}
     fields |= _limits(request) | _sampling(request.sampling, losses) | _tools(request)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from rivermouth.dialects.openai_chat.shapes import CustomCall, FunctionCall, ToolCallShape
-from rivermouth.ir.errors import ApiError, Kind
+from rivermouth.ir.errors import ApiError, Kind, WireError
 from rivermouth.ir.events import ArgsDelta, Event, PartEnd, PartKind, PartStart
 from rivermouth.wire import json
+from rivermouth.wire.frame import FRAME_CAP_BYTES
 
 CUSTOM_HEAD = '{"input":"'
 CUSTOM_TAIL = '"}'
@@ -32,7 +33,7 @@ class Calls:
     number: gives the next part number.  mint: makes an id for a call that has none, from its position.
     """
 
-    __slots__ = ("_by_id", "_by_index", "_calls", "_choice", "_last", "_mint", "_number")
+    __slots__ = ("_by_id", "_by_index", "_calls", "_choice", "_last", "_mint", "_number", "_pending_chars")
 
     def __init__(self, choice: int, number: Callable[[], int], mint: Callable[[int, int], str]) -> None:
         self._choice = choice
@@ -42,6 +43,7 @@ class Calls:
         self._by_index: dict[int, Call] = {}
         self._by_id: dict[str, Call] = {}
         self._last: Call | None = None
+        self._pending_chars = 0  # of the calls that have no name yet
 
     @property
     def made(self) -> bool:
@@ -65,6 +67,9 @@ class Calls:
         if not text:
             return
         if call.part is None:
+            self._pending_chars += len(text)
+            if self._pending_chars > FRAME_CAP_BYTES:
+                raise WireError("tool calls without a name are larger than a frame may be")
             call.pending.append(text)
         else:
             events.append(ArgsDelta(call.part, text))
@@ -117,6 +122,7 @@ class Calls:
         if call.custom:
             events.append(ArgsDelta(call.part, CUSTOM_HEAD))
         events.extend(ArgsDelta(call.part, text) for text in call.pending)
+        self._pending_chars -= sum(map(len, call.pending))
         call.pending.clear()
 
 

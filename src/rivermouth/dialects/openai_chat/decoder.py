@@ -39,7 +39,7 @@ from rivermouth.ir.events import (
 )
 from rivermouth.ir.request import Request
 from rivermouth.wire import json
-from rivermouth.wire.frame import Frame
+from rivermouth.wire.frame import FRAME_CAP_BYTES, Frame
 
 NAME: Final = "openai_chat"
 CHOICES_CAP: Final = 128
@@ -312,6 +312,8 @@ class Decoder:
             lost = choice.unsigned if choice.kind is not _REASONING else choice.block != detail.index
             if choice.kind is _REASONING and (not choice.signature or not lost):
                 choice.signature += detail.signature
+                if len(choice.signature) > FRAME_CAP_BYTES:
+                    raise WireError("a reasoning signature is larger than a frame may be")
                 choice.block = detail.index
             elif lost:
                 events.append(Warn("a reasoning signature could not be paired with its text", "reasoning_details"))

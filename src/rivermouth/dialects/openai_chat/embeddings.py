@@ -13,12 +13,14 @@ from rivermouth.dialects.openai_chat.parse import NAME, read_fields, wrong_type
 from rivermouth.dialects.openai_chat.shapes import EmbeddingReply, EmbeddingRequest
 from rivermouth.dialects.openai_chat.splice import write
 from rivermouth.ir.errors import WireError, invalid
+from rivermouth.ir.names import loss_names, model_name, unread
 from rivermouth.ir.reply import EmbedReply
 from rivermouth.ir.request import EmbedRequest, Original
 from rivermouth.wire import json
 
 PATH: Final = "/embeddings"
 INPUTS_CAP: Final = 2048
+_READ: Final = frozenset(EmbeddingRequest.__struct_fields__)
 _request: Final = json.typed(EmbeddingRequest)
 _reply: Final = json.typed(EmbeddingReply)
 
@@ -32,9 +34,7 @@ def parse_embed(body: bytes, route: Route, path_model: str | None) -> EmbedReque
         raise wrong_type(error) from None
     if wire.stream:
         raise invalid("embeddings are not streamed", "stream", "invalid_value")
-    model = wire.model or path_model
-    if not model:
-        raise invalid("a model must be named", "model", "missing_required_parameter")
+    model = model_name(wire.model, path_model)
     if wire.encoding_format not in (None, "float", "base64"):
         raise invalid("known are float, base64", "encoding_format", "invalid_value")
     if wire.dimensions is not None and wire.dimensions < 1:
@@ -45,6 +45,7 @@ def parse_embed(body: bytes, route: Route, path_model: str | None) -> EmbedReque
         base64=wire.encoding_format == "base64",
         dimensions=wire.dimensions,
         original=Original(NAME, fields),
+        unmodelled=loss_names(unread(fields, _READ)),
     )
 
 
@@ -79,14 +80,18 @@ def encode_embed(reply: EmbedReply, request: EmbedRequest, answer: Answer) -> by
 
 
 def build_embed(request: EmbedRequest, model: str) -> Outgoing:
-    """The client's own fields where they are of this dialect, else the neutral ones."""
+    """The client's own fields where they are of this dialect, else the neutral ones.
+
+    There is no word for `truncate`: an upstream of this dialect does with a long input what it always does.
+    """
     original = request.original
     if original is not None and original.dialect == NAME:
         return Outgoing(path=PATH, body=write({**original.fields, "model": json.raw(model)}))
     fields: dict[str, Any] = {"model": model, "input": list(request.input)}
     if request.dimensions is not None:
         fields["dimensions"] = request.dimensions
-    return Outgoing(path=PATH, body=json.encode(fields), losses=tuple(local_losses(request.local)))
+    losses = [*request.unmodelled, *local_losses(request.local), *([] if request.truncate else ["truncate"])]
+    return Outgoing(path=PATH, body=json.encode(fields), losses=tuple(losses))
 
 
 def parse_embed_reply(body: bytes) -> EmbedReply:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from rivermouth.dialects.dialect import Answer
+from rivermouth.dialects.dialect import ROLE_EVERY, ROLE_WITH_CONTENT, Answer
 from rivermouth.dialects.openai_chat.failures import encode_stream_error
 from rivermouth.dialects.openai_chat.tables import DELTA_MEMBER, FINISH_OUT
 from rivermouth.dialects.openai_chat.usage import write_usage
-from rivermouth.ir.errors import WireError
+from rivermouth.ir.errors import ApiError, Kind, WireError
 from rivermouth.ir.events import (
     ArgsDelta,
     Error,
@@ -26,12 +26,11 @@ from rivermouth.ir.events import (
     Usage,
     merge_usage,
 )
+from rivermouth.ir.lanes import WAITING_CAP_CHARS, Lanes, Said
 from rivermouth.ir.request import Request
 from rivermouth.wire import json, sse
 
 DONE: Final = sse.data(b"[DONE]")
-ROLE_WITH_CONTENT: Final = "role-with-content"
-ROLE_EVERY: Final = "role-every"
 PROSE: Final = frozenset({PartKind.TEXT, PartKind.REASONING, PartKind.REFUSAL})
 _encode: Final = json.encode
 
@@ -39,15 +38,14 @@ _encode: Final = json.encode
 class ChoiceFrames:
     """One choice as far as it was written: its constant bytes, and how many calls and details it has."""
 
-    __slots__ = ("calls", "details", "head", "media", "queues")
+    __slots__ = ("calls", "details", "head", "index", "media")
 
-    def __init__(self, head: bytes) -> None:
+    def __init__(self, index: int, head: bytes) -> None:
+        self.index = index
         self.head = head
         self.calls = 0
         self.details = 0
         self.media = {PartKind.IMAGE: 0, PartKind.FILE: 0}
-        # The open parts of each kind of prose; the wire has one string for all, so the first speaks, the others wait.
-        self.queues: dict[PartKind, list[int]] = {kind: [] for kind in PROSE}
 
 
 class OpenCall:
@@ -63,7 +61,11 @@ class OpenCall:
 
 
 class Encoder:
-    """Events in, bytes out.  The role once for each choice; `[DONE]` after Finish only; nothing after an end."""
+    """Events in, bytes out.  The role once for each choice; `[DONE]` after Finish only; nothing after an end.
+
+    The wire has one string for all prose of a kind, so of the parts that are open one speaks and the others wait.
+    Raises `ApiError` when what waits is more than the cap; what came before it goes out before the error.
+    """
 
     def __init__(self, answer: Answer) -> None:
         options = answer.surface.options
@@ -89,7 +91,9 @@ class Encoder:
         self._tails: dict[int, bytes] = {}
         self._calls: dict[int, OpenCall] = {}
         self._parts: dict[int, tuple[ChoiceFrames, PartStart]] = {}
-        self._held: dict[int, list[Event]] = {}  # what the waiting parts have said
+        self._lanes = Lanes()
+        self._whole_chars = 0  # of the calls that must be sent whole
+        self._unsent: list[bytes] = []
         self._usage: Usage | None = None
         self._done = False
 
@@ -98,8 +102,17 @@ class Encoder:
         if self._done:
             return b""
         out: list[bytes] = []
-        self._write(events, out)
+        try:
+            self._write(events, out)
+        except ApiError:
+            self._unsent += out
+            raise
         return b"".join(out)
+
+    def statistics(self) -> dict[str, int]:
+        """`waiting_chars` (of prose that waits for other prose, and of calls that are sent whole) and `cap_chars`."""
+        waits = self._lanes.statistics()
+        return {**waits, "waiting_chars": waits["waiting_chars"] + self._whole_chars}
 
     def _write(self, events: list[Event], out: list[bytes]) -> None:
         heads = self._heads
@@ -109,7 +122,7 @@ class Encoder:
             if kind is TextDelta or kind is ReasoningDelta:
                 head = heads.get(event.part)  # type: ignore[union-attr]
                 if head is None:
-                    self._held[event.part].append(event)  # type: ignore[union-attr]
+                    self._lanes.hold(event.part, event)  # type: ignore[union-attr]
                     continue
                 out.append(head)
                 out.append(_encode(event.text))  # type: ignore[union-attr]
@@ -138,7 +151,8 @@ class Encoder:
             case Finish():
                 self._finish(event, out)
             case Error():
-                self._say_held(out)
+                out[:0] = self._unsent
+                self._take_turns(self._lanes.drain(), out)  # what was produced is not kept back
                 self._done = True
                 out.append(encode_stream_error(event.error))
             case _:  # Warn, Unknown and the hot deltas: nothing of this dialect's.
@@ -149,8 +163,9 @@ class Encoder:
     def _choice(self, index: int, out: list[bytes]) -> ChoiceFrames:
         """The choice, opened with its role chunk, after those before it: SDKs keep choices by position."""
         while len(self._choices) <= index:
-            head = self._open + b'{"index":%d,"delta":{' % len(self._choices)
-            self._choices.append(ChoiceFrames(head))
+            number = len(self._choices)
+            head = self._open + b'{"index":%d,"delta":{' % number
+            self._choices.append(ChoiceFrames(number, head))
             out.append(head + self._role + self._tail)
         return self._choices[index]
 
@@ -160,33 +175,21 @@ class Encoder:
         if event.kind is PartKind.TOOL:
             self._call_start(event, choice, out)
             return
-        queue = choice.queues.get(event.kind)
-        if queue:
-            self._held[event.part] = []
-        else:
-            self._speak(choice, event)
-        if queue is not None:
-            queue.append(event.part)
+        if event.kind not in PROSE or self._lanes.open(event.part, (choice.index, event.kind)):
+            self._speak(event.part)
 
-    def _speak(self, choice: ChoiceFrames, part: PartStart) -> None:
-        member = b'"' + DELTA_MEMBER[part.kind].encode() + b'":'
-        self._heads[part.part] = choice.head + self._every + member
+    def _speak(self, part: int) -> None:
+        choice, start = self._parts[part]
+        member = b'"' + DELTA_MEMBER[start.kind].encode() + b'":'
+        self._heads[part] = choice.head + self._every + member
 
-    def _next(self, choice: ChoiceFrames, kind: PartKind, out: list[bytes]) -> None:
-        """The part that spoke has ended: the next of its kind says what it had to keep."""
-        queue = choice.queues[kind]
-        queue.pop(0)
-        if queue:
-            self._speak(*self._parts[queue[0]])
-            self._write(self._held.pop(queue[0]), out)
-
-    def _say_held(self, out: list[bytes]) -> None:
-        """The stream fails: what was produced is not kept back."""
-        while self._held:
-            part = next(iter(self._held))
-            said = self._held.pop(part)
-            self._speak(*self._parts[part])
-            self._write([e for e in said if not isinstance(e, PartEnd)], out)
+    def _take_turns(self, turns: list[Said], out: list[bytes]) -> None:
+        """Parts that waited say what they have to say."""
+        for part, said, ended in turns:
+            self._speak(part)
+            self._write(said, out)
+            if ended:
+                del self._heads[part], self._parts[part]
 
     def _call_start(self, event: PartStart, choice: ChoiceFrames, out: list[bytes]) -> None:
         identity, name = event.id or "", event.name or ""
@@ -211,27 +214,31 @@ class Encoder:
     def _args(self, event: ArgsDelta, out: list[bytes]) -> None:
         call = self._calls.get(event.part)
         if call is not None:
+            self._whole_chars += len(event.json)
+            if self._whole_chars > WAITING_CAP_CHARS:
+                raise ApiError(Kind.UPSTREAM, f"the input of a tool call exceeds {WAITING_CAP_CHARS} characters")
             call.held.append(event.json)
         else:
             out += (self._heads[event.part], _encode(event.json), self._tails[event.part])
 
     def _part_end(self, event: PartEnd, out: list[bytes]) -> None:
-        if event.part in self._held:
-            self._held[event.part].append(event)
+        if self._lanes.waits(event.part):
+            self._lanes.hold(event.part, event)
             return
         head = self._heads.pop(event.part)
         self._tails.pop(event.part, None)
-        choice, part = self._parts.pop(event.part)
+        _, part = self._parts.pop(event.part)
         call = self._calls.pop(event.part, None)
         if part.kind in PROSE:
-            self._next(choice, part.kind, out)
+            self._take_turns(self._lanes.close(event.part), out)
         if call is not None:
+            self._whole_chars -= sum(map(len, call.held))
             custom = {"name": call.name, "input": custom_input("".join(call.held))}
             out += (head, b'"id":', _encode(call.id), b',"type":"custom","custom":', _encode(custom), b"}]", self._tail)
 
     def _signature(self, event: Signature, out: list[bytes]) -> None:
-        if event.part in self._held:
-            self._held[event.part].append(event)
+        if self._lanes.waits(event.part):
+            self._lanes.hold(event.part, event)
             return
         choice, part = self._parts[event.part]
         detail = reasoning_detail(choice.details, event.signature, redacted=part.redacted)

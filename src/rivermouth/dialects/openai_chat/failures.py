@@ -5,7 +5,6 @@ A message of an upstream is passed on, but never a key that stands in it and nev
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
@@ -111,16 +110,15 @@ def encode_stream_error(error: ApiError) -> bytes:
 
 def parse_error(status: int, headers: Mapping[str, str], body: bytes) -> ApiError:
     """An upstream's HTTP error.  Never raises, whatever the body is."""
-    lower = {name.lower(): value for name, value in headers.items()}
     try:
         value = json.decode(body)
     except WireError:
         value = None
     inner = value.get("error") or _bare(value) if isinstance(value, dict) else None
-    return read_error(inner, status, retry_after_s(lower))
+    return read_error(inner, status)
 
 
-def read_error(value: Any, status: int | None = None, retry_s: float | None = None) -> ApiError:
+def read_error(value: Any, status: int | None = None) -> ApiError:
     """What stood under `error`, with the HTTP status if there was one.  A known code wins over it, a type does not."""
     members: dict[str, Any] = value if isinstance(value, dict) else {"message": value}
     word = members.get("code")
@@ -140,20 +138,7 @@ def read_error(value: Any, status: int | None = None, retry_s: float | None = No
         text or f"the upstream failed{where}",
         param=param if isinstance(param, str) else None,
         code=code,
-        retry_after_s=retry_s,
     )
-
-
-def retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """Seconds to wait, from lower-case headers.  An HTTP date is not understood: there is no clock here."""
-    for name, scale in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
-        try:
-            value = float(headers.get(name, ""))
-        except ValueError:
-            continue
-        if math.isfinite(value) and value >= 0:
-            return value / scale
-    return None
 
 
 def mask(text: str) -> str:

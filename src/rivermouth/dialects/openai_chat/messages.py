@@ -1,7 +1,8 @@
 """The client's `messages` to neutral ones.
 
-Leading system and developer messages become the request's `system`; later ones stay where they are.  Tool messages
-that follow each other become one message with several results.  Empty texts and nulls are absent parts (F21).
+Leading system and developer messages become the request's `system`; later ones, and those that nothing follows, stay
+where they are.  Tool messages that follow each other become one message with several results.  Empty texts and nulls
+are absent parts (F21).
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from rivermouth.ir.request import (
     Text,
     ToolCall,
     ToolResult,
+    instructions,
 )
 from rivermouth.wire import json
 
@@ -45,8 +47,8 @@ def parse_messages(wire: list[MessageShape]) -> Talk:
     """Raises `ApiError` naming the field at fault, as in `messages[2].content[0].type`."""
     if not wire:
         raise invalid("messages must not be empty", "messages", "empty_array")
-    system: list[Text] = []
-    messages: list[Message] = []
+    talk: list[Message] = []
+    results: list[ToolResult] = []  # of the tool messages that have just come
     functions: dict[str, str] = {}  # the id that was made for a call of before 2023, by the function's name
     for position, shape in enumerate(wire):
         at = f"messages[{position}]"
@@ -54,20 +56,22 @@ def parse_messages(wire: list[MessageShape]) -> Talk:
         if role is None:
             raise invalid(f"unknown role; known are {', '.join(ROLES_IN)}", f"{at}.role")
         if role is Role.TOOL:
-            result = _tool_result(shape, at, functions)
-            if messages and messages[-1].role is Role.TOOL:
-                messages[-1] = Message(Role.TOOL, (*messages[-1].parts, result))
-            else:
-                messages.append(Message(Role.TOOL, (result,)))
+            results.append(_tool_result(shape, at, functions))
             continue
+        _close_results(talk, results)
         parts = _content(shape, role, at)
-        if role is Role.SYSTEM and not messages:
-            system += [p for p in parts if isinstance(p, Text)]
-            continue
         if role is Role.ASSISTANT:
             parts = (*_reasoning(shape), *parts, *_calls(shape, at, functions))
-        messages.append(Message(role, parts, shape.name))
-    return Talk(tuple(system), tuple(messages))
+        talk.append(Message(role, parts, shape.name))
+    _close_results(talk, results)
+    return Talk(*instructions(talk))
+
+
+def _close_results(talk: list[Message], results: list[ToolResult]) -> None:
+    """What came in adjacent tool messages, as one message."""
+    if results:
+        talk.append(Message(Role.TOOL, tuple(results)))
+        results.clear()
 
 
 def split_data_uri(link: str, param: str) -> tuple[str | None, str] | None:

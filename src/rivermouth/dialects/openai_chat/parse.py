@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 from rivermouth.dialects.dialect import Route
@@ -17,6 +16,7 @@ from rivermouth.dialects.openai_chat.shapes import (
 )
 from rivermouth.dialects.openai_chat.tables import CHOOSE_IN, EFFORTS, FORMAT_IN, RANGES
 from rivermouth.ir.errors import ApiError, WireError, invalid
+from rivermouth.ir.names import loss_names, model_name, unread
 from rivermouth.ir.request import (
     Choose,
     Format,
@@ -32,14 +32,11 @@ from rivermouth.wire import json
 
 NAME: Final = "openai_chat"
 _request: Final = json.typed(ChatRequest)
-_MISSING: Final = re.compile(r"^Object missing required field `([^`]*)`")
 # Hints that change nothing of the answer: another target goes without them in silence.
 _HINTS: Final = frozenset(
     {"prompt_cache_key", "prompt_cache_options", "prompt_cache_retention", "store", "service_tier"}
 )
-_ABSENT: Final = (b"null", b"false")
-_MODELLED: Final = frozenset(ChatRequest.__struct_fields__)
-_AT: Final = re.compile(r" - at `(?:key in )?\$\.?([^`]*)`$")
+_READ: Final = _HINTS.union(ChatRequest.__struct_fields__)
 
 _TOOL_TYPES: Final = ("function", "custom")
 
@@ -59,9 +56,7 @@ def parse_request(body: bytes, route: Route, path_model: str | None) -> Request:
         wire = json.decode_as(_request, body)
     except WireError as error:
         raise wrong_type(error) from None
-    model = wire.model or path_model
-    if not model:
-        raise invalid("a model must be named", "model", "missing_required_parameter")
+    model = model_name(wire.model, path_model)
     if wire.messages is None:
         raise invalid("messages are missing", "messages", "missing_required_parameter")
     _check_ranges(wire)
@@ -88,9 +83,7 @@ def parse_request(body: bytes, route: Route, path_model: str | None) -> Request:
         metadata=wire.metadata,
         original=Original(NAME, fields),
         untranslatable=_untranslatable(wire),
-        unmodelled=tuple(
-            name for name, raw in fields.items() if name not in _MODELLED | _HINTS and bytes(raw) not in _ABSENT
-        ),
+        unmodelled=loss_names(unread(fields, _READ)),
     )
 
 
@@ -104,13 +97,10 @@ def read_fields(body: bytes) -> dict[str, json.Raw]:
 
 def wrong_type(error: WireError) -> ApiError:
     """The decoder's complaint, with the field's path in `param`."""
-    words = str(error)
-    at = _AT.search(words)
-    path = at[1].replace("[...]", "") if at is not None else ""
-    missing = _MISSING.search(words)
-    if missing is not None:
-        return invalid("a required field is missing", f"{path}.{missing[1]}".lstrip("."), "missing_required_parameter")
-    return invalid(words[: at.start()] if at is not None else words, path or None, "invalid_type")
+    words, param, missing = json.misfit(error)
+    if missing:
+        return invalid("a required field is missing", param, "missing_required_parameter")
+    return invalid(words, param, "invalid_type")
 
 
 def _check_ranges(wire: ChatRequest) -> None:

@@ -9,7 +9,7 @@ from typing import Final
 from rivermouth.ir.events import Event
 from rivermouth.ir.reply import EmbedReply, ModelInfo
 from rivermouth.ir.request import EmbedRequest, Request, Sampling
-from rivermouth.providers.provider import Batch, Upstream
+from rivermouth.providers.provider import NOTHING, Batch, Lease, Upstream
 from rivermouth.providers.scripted.embedding import vector_of
 from rivermouth.providers.scripted.script import PERSONAS, Persona, by_token, persona_of, script
 from rivermouth.providers.scripted.words import count_tokens
@@ -29,11 +29,14 @@ class ScriptedProvider:
         self.name = name
         self._sleep = sleep
 
-    async def prepare(self, request: Request | EmbedRequest, model: str) -> None:
+    async def prepare(self, request: Request | EmbedRequest, model: str) -> Lease:
         """Always ready; raises for a model that does not exist."""
         persona_of(model, embeds=isinstance(request, EmbedRequest))
+        return NOTHING
 
-    async def open(self, request: Request, model: str, *, same_dialect: bool, warn: Callable[[str], None]) -> Upstream:
+    async def open(
+        self, request: Request, model: str, lease: Lease = NOTHING, *, same_dialect: bool, warn: Callable[[str], None]
+    ) -> Upstream:
         """Plans the whole answer (in a thread, since prompts and schemas may be large); `read` hands it out."""
         events = await asyncio.to_thread(script, request, model)
         for name in Sampling.__struct_fields__:
@@ -41,7 +44,7 @@ class ScriptedProvider:
                 warn(name)
         return ScriptedUpstream(events, PERSONAS[model].pause_s, self._sleep)
 
-    async def embed(self, request: EmbedRequest, model: str) -> EmbedReply:
+    async def embed(self, request: EmbedRequest, model: str, warn: Callable[[str], None]) -> EmbedReply:
         """Vectors of unit length, in a thread, since the inputs may be long."""
         persona_of(model, embeds=True)
         return await asyncio.to_thread(_embed, request, model)
