@@ -133,6 +133,7 @@ async def test_the_defaults() -> None:
         "timeout_s": 60.0,
         "on_abort": None,
         "max_pending": 4096,
+        "max_pending_chars": 1024 * 1024,
     }
 
 
@@ -316,7 +317,7 @@ async def test_cancel_drops_what_is_pending_and_tells_the_worker_once() -> None:
     stream.cancel()
     stream.cancel()
     assert (aborts.count, stream.aborted, stream.push("d")) == (1, True, False)
-    assert stream.statistics().pending == 0
+    assert (stream.statistics().pending, stream.statistics().pending_chars) == (0, 0)
     assert stream.drain_nowait() == []
     texts, error = await the_error(stream)
     assert (texts, error.kind) == ([], Kind.CANCELLED)
@@ -453,6 +454,39 @@ async def test_a_worker_ahead_of_its_reader_waits() -> None:
     told = stream.statistics()
     assert (told.pending, told.max_pending, told.pushed) == (0, 3, 50)
     assert told.high_water <= 3
+
+
+@pytest.mark.fault("F35")
+async def test_a_worker_ahead_of_its_reader_by_much_text_waits_too() -> None:
+    stream = AsyncTokenStream(max_pending_chars=10)
+    texts = ["a" * (i % 7) or "b" * 25 for i in range(60)]  # some of them longer than all that may wait
+
+    def work() -> None:
+        for text in texts:
+            assert stream.push(text)
+        stream.finish()
+
+    thread = in_thread(work)
+    assert await read_all(stream) == texts
+    await joined(thread)
+    told = stream.statistics()
+    assert (told.pending, told.pending_chars, told.max_pending_chars) == (0, 0, 10)
+    assert told.high_water_chars == 25, "a text longer than the bound waits, but alone"
+
+
+@pytest.mark.fault("F35")
+async def test_how_much_text_waits_is_told_and_drained() -> None:
+    stream = AsyncTokenStream(max_pending_chars=10)
+    assert [stream.push(t) for t in ("abc", "", "defg")] == [True, True, True]
+    assert (stream.statistics().pending, stream.statistics().pending_chars) == (2, 7)
+    assert await anext(stream) == "abc"
+    assert stream.statistics().pending_chars == 4
+    assert stream.drain_nowait() == ["defg"]
+    assert stream.push("0123456789")
+    assert not stream.push("x"), "the loop itself never waits"
+    texts, error = await the_error(stream)
+    assert (texts, error.code) == (["0123456789"], "slow_reader")
+    assert stream.statistics().pending_chars == 0
 
 
 @pytest.mark.fault("F35")

@@ -60,6 +60,13 @@ def test_list_shows_each_name(cli: Cli, models: Registry, tiny_file: Path) -> No
     assert listed[0]["digest"] == listed[1]["digest"]
 
 
+def test_list_and_show_name_whom_a_licence_asks_to_name(cli: Cli, models: Registry, tiny_file: Path) -> None:
+    model = install(models, "tiny", tiny_file, license="Apache-2.0", attribution="Tiny by the tests")
+    assert cli("list").err == f"{model.name}: Tiny by the tests (Apache-2.0)\n"
+    shown = dict(line.split(None, 1) for line in cli("show", "tiny").out.splitlines())
+    assert (shown["licence"], shown["attribution"]) == ("Apache-2.0", "Tiny by the tests")
+
+
 def test_list_of_nothing_says_what_to_do_and_keeps_stdout_clean(cli: Cli) -> None:
     ran = cli("list")
     assert (ran.code, ran.out) == (0, "")

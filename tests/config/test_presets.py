@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rivermouth.config import PRESETS, Config, load, parse
+from rivermouth.config import PRESETS, Config, apart_from, load, parse
 from rivermouth.config.check import ollama_url
 from rivermouth.config.presets import QUIRKS
 from rivermouth.dialects import discover
@@ -86,3 +86,14 @@ def test_every_preset_speaks_a_dialect_that_exists_and_knows_its_quirks():
 
 def test_the_words_for_quirks_are_those_that_the_transport_knows():
     assert set(QUIRKS) == set(quirks.QUIRKS)
+
+
+@pytest.mark.parametrize(
+    ("also", "kept"), [(("127.0.0.1", 11434), False), (("0.0.0.0", 11434), False), (("127.0.0.1", 1), True)]
+)
+def test_a_server_that_answers_ollamas_port_too_does_not_take_itself_for_ollama(
+    also: tuple[str, int], kept: bool
+) -> None:
+    config = parse("", "", {"OLLAMA_HOST": "127.0.0.1:11434"}, frozenset({"ollama"}))
+    assert "ollama" in config.providers
+    assert ("ollama" in apart_from(config, [("127.0.0.1", 8080), also]).providers) is kept

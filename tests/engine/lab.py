@@ -11,6 +11,7 @@ A test that needs signals, a kill or memory of its own takes a process instead (
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import logging
 import threading
@@ -51,12 +52,20 @@ class Inside(NamedTuple):
 class Lab:
     """One running server.  `log` is what it has logged, one mapping for each line."""
 
-    def __init__(self, ports: list[int], data: DataDir, inside: Inside, log: list[MutableMapping[str, Any]]) -> None:
+    def __init__(
+        self,
+        ports: list[int],
+        data: DataDir,
+        inside: Inside,
+        thread: threading.Thread,
+        log: list[MutableMapping[str, Any]],
+    ) -> None:
         self.ports = ports
         self.port = ports[0]
         self.url = f"http://{LOOPBACK}:{self.port}"
         self.inside = inside
         self.log = log
+        self._thread = thread
         self._store = SqliteCallStore.reader(data.database)
 
     def inflight(self) -> int:
@@ -90,6 +99,15 @@ class Lab:
     def blocked(self) -> bool:
         """Some client does not take what is there for it."""
         return self.on_loop(lambda: any(c.flow.write_paused for c in self.inside.server.server_state.connections))
+
+    def draining(self) -> bool:
+        """The server has been told to stop."""
+        return any(line["event"] == "server.draining" for line in self.log)
+
+    @property
+    def over(self) -> bool:
+        """The server has stopped, and everything behind it."""
+        return not self._thread.is_alive()
 
     def stop(self) -> None:
         """What a signal does: the first begins the drain, the second hurries."""
@@ -185,12 +203,12 @@ def lab(
     try:
         with listening_to_logs() as log:
             thread.start()
-            server = Lab(ports, data, started.result(DEADLINE_S), log)
+            server = Lab(ports, data, started.result(DEADLINE_S), thread, log)
             try:
                 yield server
             finally:
                 server.dispose()
-                if thread.is_alive():
+                with contextlib.suppress(RuntimeError):  # the test has stopped it, and its loop is closed
                     server.stop()
                     server.stop()
                 thread.join(DEADLINE_S)

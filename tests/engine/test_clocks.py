@@ -10,10 +10,11 @@ from typing import Final, NamedTuple
 
 import pytest
 
+from rivermouth.engine import engine
 from rivermouth.ir.errors import Kind
 from rivermouth.store.port import Outcome, Status
-from tests.engine.client import asking, calling, connected
-from tests.engine.lab import LOOPBACK, lab
+from tests.engine.client import Cut, asking, calling, connected
+from tests.engine.lab import LOOPBACK, lab, until
 from tests.engine.place import Place, gone, placed
 from tests.engine.words import (
     ALL,
@@ -244,6 +245,26 @@ async def test_a_slow_reader_is_not_an_idle_upstream(narrow: Place) -> None:
         await sent
     assert OPENAI.finished(body)
     assert len(OPENAI.text(body)) == 4000 * pieces
+
+
+@pytest.mark.fault("F35", "F16")
+async def test_a_client_that_takes_nothing_is_hung_up_on_at_last(
+    narrow: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The total clock runs while it does not read; it has a moment for the last words, and no longer."""
+    monkeypatch.setattr(engine, "TELL_S", SHORT_S)
+    async with connected(narrow.server.port, receive_bytes=8192) as client:
+        await client.send("POST", OPENAI.path, talk("total/m"))
+        asked = await narrow.asked()
+        flooding = asyncio.ensure_future(flood(asked, 1_000_000))
+        answer = await client.answer()
+        with pytest.raises(ConnectionError):
+            await flooding
+        record = await narrow.server.record(answer.call_id)
+        assert (record.status, record.kind) == (Status.FAILED, Kind.TIMEOUT)
+        await until(lambda: narrow.server.connections() == 0, "the connection is closed")
+        with pytest.raises(Cut):
+            await answer.rest()
 
 
 async def flood(asked: Asked, pieces: int) -> None:

@@ -6,7 +6,8 @@ import msgspec
 import pytest
 from hypothesis import given
 
-from rivermouth.ir.request import Image, Message, Request, Role, Text
+from rivermouth.ir.errors import ApiError, Kind
+from rivermouth.ir.request import Image, Message, Request, Role, Text, check_translatable, instructions
 from tests.strategies import requests
 
 
@@ -20,6 +21,23 @@ def test_a_request_is_a_value() -> None:
     assert one == Request(model="m", messages=(Message(Role.USER, (Text("a"),)),))
     with pytest.raises(AttributeError):
         one.model = "n"  # type: ignore[misc]
+
+
+def test_instructions_lead_unless_nothing_follows_them() -> None:
+    first, later = Message(Role.SYSTEM, (Text("a"), Text("b"))), Message(Role.SYSTEM, (Text("c"),))
+    asked = Message(Role.USER, (Text("d"),))
+    assert instructions([first, asked, later]) == ((Text("a"), Text("b")), (asked, later))
+    assert instructions([asked, first]) == ((), (asked, first))
+    assert instructions([first, later]) == ((), (first, later)), "they are what is to be answered"
+    assert instructions([]) == ((), ())
+
+
+def test_what_only_its_own_dialect_can_say_is_refused_by_name() -> None:
+    request = Request(model="m", messages=())
+    check_translatable(request)
+    with pytest.raises(ApiError) as caught:
+        check_translatable(msgspec.structs.replace(request, untranslatable=("tools[1]", "x")))
+    assert (caught.value.kind, caught.value.param) == (Kind.INVALID_REQUEST, "tools[1]")
 
 
 @given(requests())

@@ -15,8 +15,8 @@ from rivermouth.local.registry import Manifest, Model, Registry, sha256_of
 from rivermouth.local.support import inspect
 
 
-def install(registry: Registry, name: str, path: Path) -> Model:
-    """The file at `path` in the registry, without a pull."""
+def install(registry: Registry, name: str, path: Path, **said: str) -> Model:
+    """The file at `path` in the registry, without a pull.  `said`: more of its manifest."""
     facts = inspect(path)
     stage = registry.open_stage()
     copy = Path(shutil.copy(path, stage / "model.gguf"))
@@ -33,6 +33,7 @@ def install(registry: Registry, name: str, path: Path) -> Model:
         end_tokens=facts.end_tokens,
         unpacked=facts.unpacked,
         template=facts.template,
+        **said,  # type: ignore[arg-type]
     )
     model = registry.publish(parse_name(name), manifest, copy)
     registry.close_stage(stage)

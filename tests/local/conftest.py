@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import os
+import sys
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -20,16 +22,27 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "tiny": build(place / "tiny.gguf"),
         "loop": build(place / "loop.gguf", loop=True),
         "short": build(place / "short.gguf", loop=True, ctx=64),
-        "plain": build(place / "plain.gguf", template=None),
+        "plain": build(place / "plain.gguf", template=None, ctx=16_384),
         "f16": build(place / "f16.gguf", unpacked=True),
     }
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session", autouse=True)
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Where this process may not write compiled modules, its children keep theirs for each other: the engine's packages
+    take longer to compile than to run."""
+    with pytest.MonkeyPatch.context() as patch:
+        if sys.dont_write_bytecode and "PYTHONPYCACHEPREFIX" not in os.environ:
+            patch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
+            patch.setenv("PYTHONPYCACHEPREFIX", str(tmp_path_factory.mktemp("compiled")))
+        yield
+
+
+@pytest.fixture(scope="session")
 async def local(
     tmp_path_factory: pytest.TempPathFactory, files: dict[str, Path], anyio_backend: str
 ) -> AsyncIterator[LocalProvider]:
-    """Every file installed under its name; processes stay for the tests of one file."""
+    """Every file installed under its name; processes stay for all tests of this folder."""
     provider = LocalProvider(tmp_path_factory.mktemp("data") / "models", max_models=len(files))
     yield filled(provider, files)
     await provider.close()

@@ -55,6 +55,7 @@ def entry_of(wheel: Path, model: Path, **changes: object) -> Entry:
         sha256=sha256_of(model),
         size_bytes=model.stat().st_size,
         license="Apache-2.0",
+        attribution="Parcel by the tests",
     )
 
 

@@ -8,9 +8,10 @@ from typing import cast
 
 import pytest
 
-from rivermouth.local.child import STEP_TOKENS, Engine, serve
+from rivermouth.ir.errors import Kind
+from rivermouth.local.child import PROMPT_CAP_TOKENS, STEP_TOKENS, Engine, serve, unfit
 from rivermouth.local.commands import Commands, Taken, Unreadable
-from rivermouth.local.protocol import Began, Cancel, Command, Delta, Done, Generate, Word
+from rivermouth.local.protocol import Began, Cancel, Delta, Done, Failed, Generate, Load, Word
 
 
 def done(identity: int, reason: str) -> Done:
@@ -100,6 +101,33 @@ def test_it_waits_only_when_there_is_nothing_to_do() -> None:
     run(engine, commands, [])
     assert commands.waits == [True, False, True, True]
     assert engine.log == ["release", "admit 1", "step [1]", "cancel 1", "release", "cancel 1", "release"]
+
+
+@pytest.mark.fault("F10")
+def test_a_command_that_cannot_be_read_is_one_failed_request(capsys: pytest.CaptureFixture[str]) -> None:
+    engine = FakeEngine()
+    load = Load(path="p", device="", properties={}, max_active=1, context_tokens=8, end_tokens=(), prefix_cache=False)
+    sent = run(engine, FakeCommands([Unreadable(2, "why"), Unreadable(None, "who"), load], []), [generate(1)])
+    assert engine.log == ["admit 1", "step [1]", "step [1]", "step [1]"]
+    (failed,) = [word for words in sent for word in words if isinstance(word, Failed)]
+    assert (failed.id, failed.kind) == (2, Kind.INVALID_REQUEST)
+    assert "why" in failed.message
+    assert [line[:12] for line in capsys.readouterr().err.splitlines()] == ["passed over:"] * 2
+
+
+@pytest.mark.parametrize(
+    ("tokens", "context", "code"),
+    [
+        (0, 8, None),
+        (7, 8, "fits"),
+        (8, 8, "context_length_exceeded"),
+        (PROMPT_CAP_TOKENS - 1, 1 << 20, "fits"),
+        (PROMPT_CAP_TOKENS, 1 << 20, "context_length_exceeded"),
+    ],
+)
+def test_which_prompts_fit(tokens: int, context: int, code: str | None) -> None:
+    refused = unfit(tokens, context)
+    assert (refused.code if refused is not None else "fits") == code
 
 
 def test_the_engine_s_telemetry_is_not_loaded() -> None:

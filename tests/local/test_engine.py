@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import sys
+from pathlib import Path
 
 import pytest
 
@@ -19,18 +19,20 @@ from rivermouth.ir.request import (
     Local,
     Message,
     Reasoning,
+    Request,
     ResponseFormat,
     Role,
     Sampling,
     Text,
     Thinking,
     Tool,
+    ToolCall,
     ToolChoice,
 )
 from rivermouth.local.pool import Limits
 from rivermouth.local.process import EngineProcess, EngineSpec
-from rivermouth.local.protocol import Generate
-from rivermouth.local.provider import LocalProvider, LocalUpstream
+from rivermouth.local.provider import LocalProvider, LocalUpstream, model_info
+from rivermouth.local.registry import Registry
 from tests.local.asking import ask, asking, begin, install, text_of, usage_of, whole
 from tests.local.test_sampling import GOOD_SCHEMAS
 from tests.tiny_gguf import SCRIPT, TEXT, build
@@ -169,33 +171,117 @@ async def test_more_calls_than_slots_wait_their_turn(local: LocalProvider) -> No
     assert [usage_of(events).output_tokens for events in answers] == [1, 2, 3, 4, 5, 6]
 
 
-async def test_a_full_queue_is_refused_with_a_time_to_come_back(own: LocalProvider) -> None:
-    own.pool.limits = Limits(max_waiting=0)
-    held = [await begin(own, "loop", asking()) for _ in range(4)]
+async def test_a_full_queue_is_refused_with_a_time_to_come_back(
+    local: LocalProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local.pool, "limits", Limits(max_waiting=0))
+    held = [await begin(local, "loop", asking()) for _ in range(4)]
     with pytest.raises(ApiError) as refused:
-        await begin(own, "loop", asking())
+        await begin(local, "loop", asking())
     assert refused.value.kind is Kind.OVERLOADED
     assert refused.value.retry_after_s
     for upstream in held:
         await upstream.close()
-    assert text_of(await ask(own, "loop", asking(max_tokens=1))) == "Hello"
+    assert text_of(await ask(local, "loop", asking(max_tokens=1))) == "Hello"
+
+
+async def test_the_wait_for_a_slot_is_over_before_the_call_s_clocks_start(local: LocalProvider) -> None:
+    """They start when `prepare` returns; `open` then waits for nothing."""
+    held = [await begin(local, "loop", asking()) for _ in range(4)]
+    waiting = asyncio.create_task(local.prepare(asking(max_tokens=1), "loop"))
+    while local.pool.statistics()["waiting"] != 1:
+        await asyncio.sleep(0)
+    assert not waiting.done()
+    await held.pop().close()
+    with await waiting as lease:
+        upstream = await local.open(asking(max_tokens=1), "loop", lease, same_dialect=False, warn=print)
+    assert local.pool.statistics()["active"] == 4
+    assert text_of(await whole(upstream)) == "Hello"
+    for endless in held:
+        await endless.close()
+    assert local.pool.statistics()["active"] == 0
+
+
+async def test_who_leaves_while_waiting_or_before_opening_leaves_nothing(local: LocalProvider) -> None:
+    held = [await begin(local, "loop", asking()) for _ in range(4)]
+    waiting = asyncio.create_task(local.prepare(asking(), "loop"))
+    while local.pool.statistics()["waiting"] != 1:
+        await asyncio.sleep(0)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert (local.pool.statistics()["active"], local.pool.statistics()["waiting"]) == (4, 0)
+    for upstream in held:
+        await upstream.close()
+    lease = await local.prepare(asking(), "loop")
+    assert local.pool.statistics()["active"] == 1
+    lease.close()
+    assert local.pool.statistics()["active"] == 0
 
 
 @pytest.mark.parametrize("killer", [signal.SIGKILL, signal.SIGSEGV])
 @pytest.mark.fault("F10", "F16")
-async def test_a_crash_fails_its_calls_and_the_next_is_answered(own: LocalProvider, killer: signal.Signals) -> None:
-    calls = [await begin(own, "loop", asking()) for _ in range(2)]
+async def test_a_crash_fails_its_calls_and_the_next_is_answered(local: LocalProvider, killer: signal.Signals) -> None:
+    calls = [await begin(local, "loop", asking()) for _ in range(2)]
     for call in calls:
         await some_text(call)
-    first = pid_of(own, "loop")
+    first = pid_of(local, "loop")
     os.kill(first, killer)
     for call in calls:
         with pytest.raises(ApiError) as died:
             await whole(call)
         assert died.value.kind is Kind.UPSTREAM
         assert died.value.message == f"engine process died ({killer.name})"
-    assert text_of(await ask(own, "loop", asking(max_tokens=2))) == "Hello from"
-    assert pid_of(own, "loop") != first
+    assert text_of(await ask(local, "loop", asking(max_tokens=2))) == "Hello from"
+    assert pid_of(local, "loop") != first
+    local.pool._crashes.clear()
+
+
+def big(kind: str) -> Request:
+    """A request of which one part is far too big."""
+    text = Message(Role.USER, (Text("Hi"),))
+    match kind:
+        case "stop":
+            return asking(stop=("a" * 5_000_000,))
+        case "stops":
+            return asking(stop=("a",) * 65)
+        case "schema":
+            schema = {"type": "object", "description": "d" * 5_000_000}
+            return asking(response_format=ResponseFormat(Format.JSON_SCHEMA, schema=schema))
+        case "arguments":
+            call = ToolCall(id="1", name="f", arguments='{"a":"' + "x" * 5_000_000 + '"}')
+            return asking(messages=(text, Message(Role.ASSISTANT, (call,)), text))
+        case _:
+            return asking("\x01" * 1_300_000)
+
+
+@pytest.mark.parametrize(
+    ("kind", "param"),
+    [
+        ("stop", "stop"),
+        ("stops", "stop"),
+        ("schema", "response_format"),
+        ("arguments", "messages"),
+        ("controls", "messages"),
+    ],
+)
+@pytest.mark.fault("F10")
+async def test_a_request_that_is_too_big_costs_its_client_alone(local: LocalProvider, kind: str, param: str) -> None:
+    endless = await begin(local, "loop", asking())
+    await some_text(endless)
+    with pytest.raises(ApiError) as refused:
+        await ask(local, "loop", big(kind))
+    assert refused.value.kind is Kind.INVALID_REQUEST
+    assert refused.value.param == param
+    assert await some_text(endless)
+    await endless.close()
+
+
+async def test_a_prompt_that_the_tokenizer_would_cut_is_refused(local: LocalProvider) -> None:
+    """It keeps the last 8192 tokens of any text, and this model has room for more."""
+    with pytest.raises(ApiError) as refused:
+        await ask(local, "plain", asking("x" * 9_000, max_tokens=1))
+    assert refused.value.code == "context_length_exceeded"
 
 
 @pytest.mark.parametrize("wanted", [asking("x" * 60), asking("x" * 100_000), asking(local=Local(context_tokens=8))])
@@ -225,9 +311,9 @@ async def test_role_prefixes_only_where_the_file_has_no_template(local: LocalPro
 
 
 @pytest.mark.promise(23)
-async def test_templates_can_be_switched_off(own: LocalProvider) -> None:
-    own._chat_template = False
-    assert usage_of(await ask(own, "tiny", asking("Hi"))).input_tokens == len("User: Hi\nAssistant:")
+async def test_templates_can_be_switched_off(local: LocalProvider, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "_chat_template", False)
+    assert usage_of(await ask(local, "tiny", asking("Hi"))).input_tokens == len("User: Hi\nAssistant:")
 
 
 async def test_a_raw_prompt_is_taken_as_it_is(local: LocalProvider) -> None:
@@ -255,12 +341,14 @@ async def test_sampling_reaches_the_engine(local: LocalProvider) -> None:
 
 
 @pytest.mark.promise(37, 39)
-async def test_the_stream_is_built_with_the_configured_timeout(own: LocalProvider) -> None:
-    upstream = await begin(own, "tiny", asking())
+async def test_the_stream_is_built_with_the_configured_timeout(
+    local: LocalProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    upstream = await begin(local, "tiny", asking())
     assert upstream._generation.stream.timeout_s == 180.0
     await upstream.close()
-    own._timeout_s = 7.0
-    upstream = await begin(own, "tiny", asking())
+    monkeypatch.setattr(local, "_timeout_s", 7.0)
+    upstream = await begin(local, "tiny", asking())
     assert upstream._generation.stream.timeout_s == 7.0
     await upstream.close()
 
@@ -331,6 +419,12 @@ async def test_what_is_ignored_is_named(local: LocalProvider) -> None:
     assert sorted(warned) == ["context_tokens", "logprobs", "reasoning", "thinking", "tools"]
 
 
+def test_a_model_is_told_with_its_licence_and_whom_it_asks_to_name(data_dir: Path, files: dict[str, Path]) -> None:
+    registry = Registry(data_dir / "models")
+    info = model_info(install(registry, "tiny", files["tiny"], license="Apache-2.0", attribution="Tiny by the tests"))
+    assert (info.license, info.attribution) == ("Apache-2.0", "Tiny by the tests")
+
+
 async def test_unknown_models_and_embeddings_are_not_found(local: LocalProvider) -> None:
     for wanted, model in ((asking(), "nobody"), (EmbedRequest(model="tiny", input=("a",)), "tiny")):
         with pytest.raises(ApiError) as missing:
@@ -338,7 +432,29 @@ async def test_unknown_models_and_embeddings_are_not_found(local: LocalProvider)
         assert missing.value.kind is Kind.NOT_FOUND
 
 
-async def test_models_and_what_runs(own: LocalProvider) -> None:
+@pytest.fixture
+def starts(own: LocalProvider, monkeypatch: pytest.MonkeyPatch) -> list[EngineSpec]:
+    """Every process that `own` starts."""
+    seen: list[EngineSpec] = []
+    start = own.pool._start
+
+    async def noted(spec: EngineSpec) -> EngineProcess:
+        seen.append(spec)
+        return await start(spec)
+
+    monkeypatch.setattr(own.pool, "_start", noted)
+    return seen
+
+
+async def nothing_runs(local: LocalProvider) -> None:
+    """Returns when no model is loaded and no process is left."""
+    while local.running():
+        await asyncio.sleep(0)
+    await local.close()
+    assert local.pool.statistics() == {"models": 0, "loading": 0, "active": 0, "waiting": 0}
+
+
+async def test_models_what_runs_and_a_call_after_which_it_goes(own: LocalProvider, starts: list[EngineSpec]) -> None:
     listed = {model.id: model for model in await own.models()}
     assert set(listed) == {f"{name}:latest" for name in ("tiny", "loop", "short", "plain", "f16")}
     tiny = listed["tiny:latest"]
@@ -348,14 +464,18 @@ async def test_models_and_what_runs(own: LocalProvider) -> None:
     (running,) = own.running()
     assert running.id == "tiny:latest"
     assert running.expires_at is not None
-
-
-async def test_keep_alive_zero_ends_the_process_after_the_call(own: LocalProvider) -> None:
     await ask(own, "tiny", asking(max_tokens=1, local=Local(keep_alive_s=0)))
-    while own.running():
-        await asyncio.sleep(0)
-    await own.close()
-    assert own.pool.statistics() == {"models": 0, "loading": 0, "active": 0, "waiting": 0}
+    await nothing_runs(own)
+    assert len(starts) == 1
+
+
+async def test_a_setting_of_keep_alive_zero_is_one_load_for_each_call(
+    own: LocalProvider, starts: list[EngineSpec]
+) -> None:
+    own.pool.limits = Limits(keep_alive_s=0)
+    assert usage_of(await ask(own, "tiny", asking(max_tokens=1))).load_ns
+    await nothing_runs(own)
+    assert len(starts) == 1
 
 
 async def test_a_second_name_shares_the_process(own: LocalProvider) -> None:
@@ -369,11 +489,6 @@ async def test_a_second_name_shares_the_process(own: LocalProvider) -> None:
     assert text_of(await ask(own, "again:v2", asking(max_tokens=1))) == "Hello"
     await own.delete("again:v2")
     assert own.running() == []
-
-
-async def test_the_server_never_imports_the_engine(local: LocalProvider) -> None:
-    await ask(local, "tiny", asking(max_tokens=1))
-    assert not {"openvino", "openvino_genai", "numpy"} & set(sys.modules)
 
 
 async def test_a_bad_file_ends_a_start_with_a_reason(data_dir: object, files: dict[str, object]) -> None:
@@ -391,16 +506,6 @@ async def test_a_load_has_a_clock_of_its_own(files: dict[str, object]) -> None:
         await EngineProcess.start(spec, load_s=0.0)
     assert late.value.kind is Kind.TIMEOUT
     assert late.value.clock == "load"
-
-
-async def test_a_process_that_stopped_takes_no_call(local: LocalProvider) -> None:
-    model = local.registry.get("tiny")
-    engine = await EngineProcess.start(local.spec_of(model))
-    upstream = engine.generate(Generate(id=0, prompt="x", context_tokens=2048), timeout_s=5)
-    await upstream.began
-    await engine.stop()
-    with pytest.raises(ApiError, match="unloaded"):
-        engine.generate(Generate(id=0, prompt="x", context_tokens=2048), timeout_s=5)
 
 
 @pytest.mark.promise(174)

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import cast
 
+import msgspec
 import pytest
 
 from rivermouth.ir.errors import ApiError, Kind
@@ -38,10 +39,12 @@ A, B, C = model_of("a"), model_of("b"), model_of("c")
 
 
 class FakeEngine:
-    """Stands in for a process: it lives until it is stopped or told to die."""
+    """Stands in for a process: it lives until it is told to die, or stopped, which takes until `may_stop`."""
 
-    def __init__(self, spec: EngineSpec) -> None:
+    def __init__(self, spec: EngineSpec, may_stop: asyncio.Event) -> None:
         self.spec = spec
+        self.may_stop = may_stop
+        self.ended = False
         self.device = "CPU"
         self.load_ns = 5
         self.alive = True
@@ -52,10 +55,13 @@ class FakeEngine:
 
     def die(self) -> None:
         self.alive = False
+        self.ended = True
         for callback in self._ended:
             callback()
 
     async def stop(self) -> None:
+        self.alive = False
+        await self.may_stop.wait()
         self.die()
 
 
@@ -78,6 +84,8 @@ class World:
         self.engines: list[FakeEngine] = []
         self.gate = asyncio.Event()
         self.gate.set()
+        self.may_stop = asyncio.Event()
+        self.may_stop.set()
         self.failure: ApiError | None = None
         self.pool = EnginePool(
             lambda model: EngineSpec(path=model.path, context_tokens=64, end_tokens=(2,)),
@@ -92,7 +100,7 @@ class World:
         await self.gate.wait()
         if self.failure is not None:
             raise self.failure
-        self.engines.append(FakeEngine(spec))
+        self.engines.append(FakeEngine(spec, self.may_stop))
         return cast("EngineProcess", self.engines[-1])
 
     def later(self, delay_s: float, callback: Callable[[], None]) -> FakeTimer:
@@ -108,6 +116,18 @@ class World:
         timer.callback()
         await asyncio.gather(*self.pool._endings)
 
+    async def settle(self) -> None:
+        """Lets every task come to where it waits."""
+        for _ in range(10):
+            await asyncio.sleep(0)
+
+    def limit(self, **limits: float) -> None:
+        self.pool.limits = msgspec.structs.replace(self.pool.limits, **limits)
+
+    def running(self) -> int:
+        """Processes that have not ended."""
+        return sum(not engine.ended for engine in self.engines)
+
     def loaded(self) -> list[str]:
         return [running.model.name.name for running in self.pool.running()]
 
@@ -117,6 +137,7 @@ async def world(anyio_backend: str) -> AsyncIterator[World]:
     made = World()
     yield made
     made.gate.set()
+    made.may_stop.set()
     await made.pool.close()
 
 
@@ -191,9 +212,8 @@ async def test_calls_wait_in_order_and_no_more_than_may(world: World) -> None:
     while len(order) < 2:
         await asyncio.sleep(0)
     assert world.pool.statistics() == {"models": 1, "loading": 0, "active": 2, "waiting": 1}
-    with pytest.raises(ApiError) as full:
-        with await world.pool.lease(A):
-            pass
+    with pytest.raises(ApiError) as full, await world.pool.lease(A):
+        pass
     assert full.value.kind is Kind.OVERLOADED
     assert full.value.retry_after_s is not None
     go.set()
@@ -251,6 +271,163 @@ async def test_a_dead_process_is_replaced_but_not_for_ever(world: World) -> None
     world.now += CRASH_WINDOW_S
     await world.pool.load(A)
     assert world.loaded() == ["a", "b"]
+
+
+async def test_a_model_that_is_being_loaded_has_its_place_already(world: World) -> None:
+    world.limit(max_models=1)
+    world.gate.clear()
+    asked = [asyncio.create_task(world.pool.load(model)) for model in (A, B, C)]
+    await world.settle()
+    world.gate.set()
+    loaded = await asyncio.gather(*asked, return_exceptions=True)
+    assert world.loaded() == ["a"]
+    assert len(world.engines) == 1
+    for refused in loaded[1:]:
+        assert isinstance(refused, ApiError)
+        assert (refused.kind, refused.code) == (Kind.OVERLOADED, "models_busy")
+        assert refused.retry_after_s
+
+
+async def test_two_loads_at_once_take_two_places(world: World) -> None:
+    await world.pool.load(A)
+    world.gate.clear()
+    asked = [asyncio.create_task(world.pool.load(model)) for model in (B, C)]
+    await world.settle()
+    world.gate.set()
+    await asyncio.gather(*asked)
+    assert world.loaded() == ["b", "c"]
+    assert world.running() == 2
+
+
+async def test_what_was_loaded_for_a_call_is_there_for_it(world: World) -> None:
+    """Another model that is asked for in the same moment does not take its place."""
+    world.limit(max_models=1)
+    world.gate.clear()
+    first = asyncio.create_task(world.pool.lease(A))
+    await world.settle()
+    world.gate.set()
+    while not world.loaded():
+        await asyncio.sleep(0)
+    with pytest.raises(ApiError, match="in use"):
+        await world.pool.load(B)
+    with await first as lease:
+        assert lease.loaded.engine.alive
+
+
+async def test_a_process_starts_when_the_one_in_its_place_has_ended(world: World) -> None:
+    world.limit(max_models=1)
+    await world.pool.load(A)
+    world.may_stop.clear()
+    asked = asyncio.create_task(world.pool.load(B))
+    while world.loaded():
+        await asyncio.sleep(0)
+    await world.settle()
+    assert len(world.engines) == 1
+    world.may_stop.set()
+    await asked
+    assert (world.loaded(), world.running()) == (["b"], 1)
+
+
+async def test_keep_alive_zero_loads_once_for_a_call(world: World) -> None:
+    world.limit(keep_alive_s=0)
+    with await world.pool.lease(A):
+        assert world.timers == []
+    await world.fire()
+    assert len(world.engines) == 1
+    assert world.loaded() == []
+
+
+async def test_a_call_that_comes_with_the_expiry_gets_a_living_process(world: World) -> None:
+    with await world.pool.lease(A):
+        pass
+    (timer,) = world.waiting_timers()
+    world.may_stop.clear()
+    timer.callback()  # its task has not taken a step yet
+    coming = asyncio.create_task(world.pool.lease(A))
+    await world.settle()
+    world.may_stop.set()
+    with await coming as lease:
+        assert lease.loaded.engine.alive
+    assert [engine.alive for engine in world.engines] == [False, True]
+
+
+async def test_a_call_waits_for_its_turn_so_long_and_no_longer(world: World) -> None:
+    world.limit(wait_s=0)
+    with await world.pool.lease(A), await world.pool.lease(A):
+        with pytest.raises(ApiError) as late:
+            await world.pool.lease(A)
+        assert (late.value.kind, late.value.code) == (Kind.OVERLOADED, "queue_timeout")
+        assert late.value.retry_after_s
+        assert world.pool.statistics()["waiting"] == 0
+    with await world.pool.lease(A):
+        assert world.pool.statistics()["active"] == 1
+
+
+async def test_calls_that_wait_for_the_load_are_counted_too(world: World) -> None:
+    world.gate.clear()
+    calls = [asyncio.create_task(world.pool.lease(A)) for _ in range(3)]
+    await world.settle()
+    with pytest.raises(ApiError) as full:
+        await world.pool.lease(A)
+    assert full.value.code == "queue_full"
+    world.gate.set()
+    for call in calls:
+        (await call).close()
+    assert world.pool.statistics() == {"models": 1, "loading": 0, "active": 0, "waiting": 0}
+
+
+async def test_a_model_whose_callers_have_all_left_expires(world: World) -> None:
+    world.gate.clear()
+    call = asyncio.create_task(world.pool.lease(A))
+    await world.settle()
+    call.cancel()
+    await asyncio.wait([call])
+    assert world.pool.statistics()["waiting"] == 0
+    world.gate.set()
+    while not world.loaded():
+        await asyncio.sleep(0)
+    await world.fire()
+    assert world.loaded() == []
+
+
+async def test_a_process_that_died_is_replaced_for_those_who_waited(world: World) -> None:
+    held = [await world.pool.lease(A) for _ in range(2)]
+    waiting = asyncio.create_task(world.pool.lease(A))
+    while world.pool.statistics()["waiting"] != 1:
+        await asyncio.sleep(0)
+    world.engines[0].die()
+    held[0].close()
+    with await waiting as lease:
+        assert lease.loaded.engine.alive
+        held[1].close()
+        assert world.pool.statistics() == {"models": 1, "loading": 0, "active": 1, "waiting": 0}
+    assert len(world.engines) == 2
+
+
+async def test_a_lease_counts_until_its_last_holder_closes_it(world: World) -> None:
+    lease = await world.pool.lease(A)
+    heir = lease.hand_over()
+    lease.close()
+    assert world.pool.statistics()["active"] == 1
+    with pytest.raises(RuntimeError):
+        lease.hand_over()
+    heir.close()
+    heir.close()
+    assert world.pool.statistics()["active"] == 0
+    with await world.pool.lease(A), await world.pool.lease(A):
+        assert world.pool.statistics() == {"models": 1, "loading": 0, "active": 2, "waiting": 0}
+
+
+async def test_an_unload_goes_on_without_the_one_who_asked(world: World) -> None:
+    await world.pool.load(A)
+    world.may_stop.clear()
+    asked = asyncio.create_task(world.pool.unload(A.manifest.digest))
+    await asyncio.sleep(0)
+    asked.cancel()
+    await asyncio.wait([asked])
+    world.may_stop.set()
+    await asyncio.gather(*world.pool._endings)
+    assert world.running() == 0
 
 
 async def test_release_waits_for_the_calls(world: World) -> None:

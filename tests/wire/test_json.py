@@ -67,6 +67,39 @@ def test_half_an_emoji_reads_as_a_replacement_and_all_else_stays(text: bytes, wa
     assert json.decode(b'{"a":' + text + b"}") == {"a": want}
 
 
+class Leaf(msgspec.Struct):
+    text: str
+
+
+class Tree(msgspec.Struct):
+    leaves: list[Leaf]
+    weights: dict[str, int] = {}
+    numbered: dict[int, int] = {}
+
+
+@pytest.mark.parametrize(
+    ("data", "param", "missing"),
+    [
+        (b"{}", "leaves", True),
+        (b'{"leaves":[{"text":""},{}]}', "leaves[1].text", True),
+        (b'{"leaves":[{"text":7}]}', "leaves[0].text", False),
+        (b'{"leaves":7}', "leaves", False),
+        (b'{"leaves":[],"weights":{"x":"y"}}', "weights", False),
+        (b'{"leaves":[],"numbered":{"x":1}}', "numbered", False),
+        (b"[]", None, False),
+        (b"[", None, False),
+        (b"", None, False),
+    ],
+)
+def test_what_does_not_fit_is_named_by_its_path(data: bytes, param: str | None, missing: bool) -> None:
+    with pytest.raises(WireError) as caught:
+        json.decode_as(json.typed(Tree), data)
+    fault = json.misfit(caught.value)
+    assert (fault.param, fault.missing) == (param, missing)
+    assert fault.words
+    assert "$" not in fault.words
+
+
 class Piece(msgspec.Struct):
     text: str
     inner: dict[str, list[str]] = {}

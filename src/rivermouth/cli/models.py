@@ -23,7 +23,7 @@ def registry_of(data_dir: Path | None, config_file: Path | None) -> Registry:
 
 
 def listed(data_dir: Path | None, config_file: Path | None, *, as_json: bool) -> None:
-    """All models, one line each."""
+    """All models, one line each; below them, for a person, whom a model's licence asks to name."""
     found = registry_of(data_dir, config_file).scan()
     for problem in found.problems:
         say(f"passed over {problem}")
@@ -36,6 +36,9 @@ def listed(data_dir: Path | None, config_file: Path | None, *, as_json: bool) ->
     now_s = time.time()
     titles = ("NAME", "SIZE", "PARAMETERS", "QUANTIZATION", "ID", "PULLED")
     show(table(titles, (_row(model, now_s) for model in found.models)))
+    for model in found.models:
+        if model.manifest.attribution:
+            say(f"{model.name}: {model.manifest.attribution} ({model.manifest.license or 'licence not said'})")
 
 
 def shown(name: str, data_dir: Path | None, config_file: Path | None, *, as_json: bool) -> None:

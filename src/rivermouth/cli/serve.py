@@ -16,7 +16,7 @@ from rivermouth.cli.places import configured, data_of
 from rivermouth.cli.serving import Tls, close, listening, loop_factory, serving, url_of
 from rivermouth.cli.term import Exit, fail, say
 from rivermouth.cli.words import some
-from rivermouth.config import Config, override
+from rivermouth.config import Config, apart_from, override
 from rivermouth.local.registry import Registry
 from rivermouth.store.datadir import DataDir
 
@@ -50,9 +50,11 @@ def run(
     config = configured(config_file, host=host, port=port)
     for more_host, more_port in extra:
         override(config, host=more_host, port=more_port)  # raises where an open server could be reached (R16)
+    addresses = [(config.server.host, config.server.port), *extra]
+    config = apart_from(config, addresses)
     data = data_of(data_dir, config=config)
     models = [str(model.name) for model in Registry(data.path / "models").models()]
-    sockets = bound([(config.server.host, config.server.port), *extra])
+    sockets = bound(addresses)
     configure_logging("console" if sys.stderr.isatty() else "json", secrets=config.secrets)
 
     def ready(server: Server, services: Services) -> None:

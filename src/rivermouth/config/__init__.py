@@ -7,7 +7,7 @@ check: what needs two tables to judge.  presets: the providers that need only a 
 from __future__ import annotations
 
 from rivermouth.config.check import BUILT_IN, find_endpoint
-from rivermouth.config.load import load, override, parse
+from rivermouth.config.load import apart_from, load, override, parse
 from rivermouth.config.presets import PRESETS, Preset
 from rivermouth.config.problems import ConfigError, Problem
 from rivermouth.config.schema import (
@@ -47,6 +47,7 @@ __all__ = [
     "RoutingBlockConfig",
     "ServerConfig",
     "TimeoutsConfig",
+    "apart_from",
     "find_endpoint",
     "load",
     "override",

@@ -38,7 +38,7 @@ def providers(
     for name, preset in PRESETS.items():
         if name not in file.providers:
             switched_on = _from_environment(name, preset, environ)
-            if switched_on is not None and not _is_this_server(switched_on.base_url or "", file.server):
+            if switched_on is not None and not is_at(switched_on.base_url or "", file.server.host, file.server.port):
                 found[name] = switched_on
     return found, faults
 
@@ -138,11 +138,11 @@ def ollama_url(given: str) -> str | None:
     return f"{parts.scheme}://{shown}:{port}{parts.path.rstrip('/')}/api"
 
 
-def _is_this_server(url: str, server: ServerConfig) -> bool:
-    """A server that answers Ollama's own port must not call itself for it."""
+def is_at(url: str, host: str, port: int) -> bool:
+    """The URL leads to this address of ours; a server that answers Ollama's own port must not call itself for it."""
     parts = urlsplit(url)
-    here = parts.hostname == server.host or (is_loopback(parts.hostname or "") and is_loopback(server.host))
-    return here and parts.port == server.port
+    here = parts.hostname == host or (is_loopback(parts.hostname or "") and (is_loopback(host) or host in _WILDCARDS))
+    return here and parts.port == port
 
 
 def references(config: Config, disabled: frozenset[str]) -> Iterator[Fault]:

@@ -67,6 +67,17 @@ def override(config: Config, *, host: str | None = None, port: int | None = None
     return msgspec.structs.replace(config, server=server)
 
 
+def apart_from(config: Config, addresses: Iterable[tuple[str, int]]) -> Config:
+    """The same configuration without what the environment switched on at an address that is our own."""
+    ours = list(addresses)
+    kept = {
+        name: provider
+        for name, provider in config.providers.items()
+        if provider.origin == "file" or not any(check.is_at(provider.base_url or "", h, p) for h, p in ours)
+    }
+    return msgspec.structs.replace(config, providers=kept)
+
+
 def _complete(
     file: ConfigFile, name: str, environ: Mapping[str, str], dialects: frozenset[str]
 ) -> tuple[Config, list[Fault]]:

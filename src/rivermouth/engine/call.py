@@ -33,6 +33,10 @@ class Sink(Protocol):
         """An HTTP error in the dialect's envelope.  Only before anything was sent."""
         ...
 
+    def hang_up(self) -> None:
+        """Close the client's connection at once; what it has not taken is lost."""
+        ...
+
 
 class NotRecorded(Exception):
     """The call's open row could not be written; `error` says so to the client."""

@@ -40,8 +40,8 @@ from rivermouth.store.port import CallRecord, Checkpoint, Outcome, Status
 log = structlog.get_logger()
 
 CONFIRM_S: Final = 0.1
-TELL_S: Final = 5.0
-"""How long a client that does not read may keep its call from ending."""
+TELL_S: Final = 2.0
+"""How long a client that does not read may keep its call from ending; then it is hung up on."""
 
 Once = Callable[[Line], Awaitable[None]]
 """One attempt, to its end.  Raises the `ApiError` of an attempt that failed."""
@@ -314,6 +314,7 @@ class Engine:
                     await sink.fail(error)
         except TimeoutError:
             log.warning("call.untold", call=call.id)
+            sink.hang_up()
 
 
 def _unspoken(request: Request) -> tuple[str, ...]:

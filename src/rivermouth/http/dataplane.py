@@ -24,6 +24,7 @@ from rivermouth.http.keys import Keys
 from rivermouth.http.lifecycle import Lifecycle
 from rivermouth.http.models import Models
 from rivermouth.http.origins import Origins
+from rivermouth.http.protocol import HANG_UP
 from rivermouth.http.routes import Match, NoRoute, Routes
 from rivermouth.http.sink import AsgiSink, Send
 from rivermouth.ir.errors import ApiError, Kind, WireError, invalid
@@ -114,7 +115,8 @@ class DataPlane:
         verdict = self._origins.judge(method, headers)
         common += verdict.cors
         stream_type = found.surface.stream_type if isinstance(found, Match) else ""
-        sink = AsgiSink(send, found.dialect, stream_type, call_id, common)
+        hang_up = scope.get("extensions", {}).get(HANG_UP, _stay)
+        sink = AsgiSink(send, found.dialect, stream_type, call_id, common, hang_up)
         if verdict.preflight:
             await sink.answer(204, b"", [])
             return
@@ -152,9 +154,7 @@ class DataPlane:
         if not route.streams:
             _refuse_stream_in(exchange.query)
         if route.method in WITH_BODY or _announces_body(exchange.headers):
-            exchange.body = await read_body(
-                exchange.receive, exchange.headers, self._body_limit_bytes, self._body_limit_s
-            )
+            exchange.body = await self._body(exchange)
             self._refuse_if_draining(exchange)  # the drain may have begun while the body was on its way
             if not route.streams:
                 _refuse_stream(exchange.body)
@@ -163,6 +163,13 @@ class DataPlane:
             await handler(exchange)
         else:
             await self._models.serve(exchange.match, exchange.body, exchange.answer(), exchange.sink, exchange.receive)
+
+    async def _body(self, exchange: Exchange) -> bytes:
+        try:
+            return await read_body(exchange.receive, exchange.headers, self._body_limit_bytes, self._body_limit_s)
+        except ApiError as error:
+            exchange.sink.close_after = error.kind is Kind.TIMEOUT  # the rest of it may never come
+            raise
 
     def _refuse_if_draining(self, exchange: Exchange) -> None:
         if self._lifecycle.draining and exchange.match.route.operation in CALLS:
@@ -235,6 +242,10 @@ class DataPlane:
 
 CALLS: Final = frozenset({Operation.GENERATE, Operation.EMBED, Operation.PULL})
 WITH_BODY: Final = frozenset({"POST", "PUT", "DELETE"})
+
+
+def _stay() -> None:
+    """A server that is not ours cannot be told to hang up."""
 
 
 def _with_headers(request: Request, dialect: Dialect, headers: list[Header]) -> Request:

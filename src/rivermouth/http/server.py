@@ -21,6 +21,7 @@ import uvicorn
 
 from rivermouth.http.app import App
 from rivermouth.http.lifecycle import Lifecycle
+from rivermouth.http.protocol import Protocol
 
 log = structlog.get_logger()
 
@@ -51,7 +52,7 @@ class Server(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 app,
-                http="httptools",
+                http=Protocol,
                 ws="none",
                 lifespan="off",
                 log_config=None,
@@ -86,6 +87,11 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets=sockets)
         self._ready()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().shutdown(sockets=sockets)
+        for connection in list(self.server_state.connections):  # of those who did not take their last words
+            connection.transport.abort()
 
     def stop(self) -> None:
         """Begin to stop, or, if that has begun, hurry."""

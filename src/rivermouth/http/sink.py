@@ -17,14 +17,33 @@ Send = Callable[[Any], Awaitable[None]]
 class AsgiSink:
     """Implements the engine's `Sink`.  `headers` are those that every answer of this request carries."""
 
-    __slots__ = ("_call_id", "_dialect", "_headers", "_send", "_stream_type", "close_after", "ended", "started")
+    __slots__ = (
+        "_call_id",
+        "_dialect",
+        "_headers",
+        "_send",
+        "_stream_type",
+        "close_after",
+        "ended",
+        "hang_up",
+        "started",
+    )
 
-    def __init__(self, send: Send, dialect: Dialect, stream_type: str, call_id: str, headers: list[Header]) -> None:
+    def __init__(
+        self,
+        send: Send,
+        dialect: Dialect,
+        stream_type: str,
+        call_id: str,
+        headers: list[Header],
+        hang_up: Callable[[], None],
+    ) -> None:
         self._send = send
         self._dialect = dialect
         self._stream_type = stream_type
         self._call_id = call_id
         self._headers = headers
+        self.hang_up = hang_up
         self.started = False
         self.ended = False
         self.close_after = False

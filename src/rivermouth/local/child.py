@@ -27,7 +27,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any, Final, NoReturn
 
-from rivermouth.ir.errors import Kind
+from rivermouth.ir.errors import ApiError, Kind, invalid
 from rivermouth.local.commands import Commands, Taken, Unreadable
 from rivermouth.local.detokenize import Detokenizer
 from rivermouth.local.prompt import context_exceeded
@@ -49,6 +49,9 @@ from rivermouth.wire import json
 from rivermouth.wire.ndjson import line
 
 STEP_TOKENS: Final = 256
+# The tokenizer that the engine makes of a GGUF file keeps the last so many tokens of a text and drops the others in
+# silence, whatever it is told, so a prompt that has as many may have had more.
+PROMPT_CAP_TOKENS: Final = 8192
 WARM_UP_TOKENS: Final = 4
 REASON_CAP: Final = 300
 PR_SET_PDEATHSIG: Final = 1
@@ -137,11 +140,12 @@ class Engine:
             tokens = self._encode(wanted)
             count = int(tokens.shape[1])
             limit = min(wanted.context_tokens, self._context_tokens)
-            if not 0 < count < limit:
-                error = context_exceeded(f"the prompt of {count} tokens", limit)
+            refused = unfit(count, limit)
+            if refused is not None:
                 return Failed(
-                    id=wanted.id, kind=error.kind.value, message=error.message, code=error.code, param=error.param
-                )
+                    id=wanted.id, kind=refused.kind.value, message=refused.message, code=refused.code,
+                    param=refused.param,
+                )  # fmt: skip
             config = self._config(wanted, limit - count)
             handle = self._pipeline.add_request(wanted.id, tokens, config)
         except (RuntimeError, ValueError, TypeError) as error:
@@ -254,6 +258,16 @@ def _obey(engine: Engine, command: Taken) -> Word | None:
         case Unreadable() | Load():  # nobody's request, so there is nobody to tell but the log
             sys.stderr.write(f"passed over: {command}"[:REASON_CAP] + "\n")
             return None
+
+
+def unfit(prompt_tokens: int, context_tokens: int) -> ApiError | None:
+    """Why a prompt of so many tokens, as the tokenizer counts them, cannot be answered."""
+    if prompt_tokens == 0:
+        return invalid("the prompt is empty", param="messages")
+    if prompt_tokens >= min(context_tokens, PROMPT_CAP_TOKENS):
+        many = f"{prompt_tokens} tokens{' or more' if prompt_tokens == PROMPT_CAP_TOKENS else ''}"
+        return context_exceeded(f"the prompt of {many}", min(context_tokens, PROMPT_CAP_TOKENS))
+    return None
 
 
 def native_reason(error: BaseException) -> str:

@@ -35,6 +35,8 @@ WAIT_S: Final = 60.0
 CRASHES: Final = 3
 CRASH_WINDOW_S: Final = 300.0
 RETRY_S: Final = 5.0
+# Longer than routing waits before it asks the same endpoint again: a call that has waited here goes elsewhere, or back.
+WAITED_RETRY_S: Final = 15.0
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
@@ -244,7 +246,7 @@ class EnginePool:
             async with asyncio.timeout(wait_s):
                 await loaded.slots.acquire()
         except TimeoutError:
-            raise _busy(f"the model {model.name} was busy for {wait_s:g} s", "queue_timeout") from None
+            raise _busy(f"the model {model.name} was busy for {wait_s:g} s", "queue_timeout", WAITED_RETRY_S) from None
 
     async def _ensure(self, model: Model) -> Loaded:
         """The one load of a model: here already, on its way, or begun now."""

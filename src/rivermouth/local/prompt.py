@@ -98,7 +98,7 @@ def context_of(request: Request, most_tokens: int, warn: Warner) -> int:
 def size_of(turns: tuple[Turn, ...]) -> int:
     """The bytes of all that the messages say, their tool calls as JSON."""
     return sum(
-        len(turn.content.encode()) + sum(len(json.encode(call["function"])) for call in turn.tool_calls)
+        len(turn.content.encode(errors="replace")) + sum(len(json.encode(call["function"])) for call in turn.tool_calls)
         for turn in turns
     )
 
@@ -134,7 +134,7 @@ def _turns(message: Message, warn: Warner) -> list[Turn]:
 def _call(part: ToolCall) -> dict[str, object]:
     """As templates expect it: the arguments as an object, or as text when they are not one."""
     try:
-        arguments = json.decode(part.arguments.encode()) if part.arguments else {}
+        arguments = json.decode(part.arguments.encode(errors="replace")) if part.arguments else {}
     except WireError:
         arguments = part.arguments
     return {"id": part.id, "type": "function", "function": {"name": part.name, "arguments": arguments}}

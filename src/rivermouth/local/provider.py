@@ -167,7 +167,7 @@ class LocalProvider:
         check_abilities(request, warn)
         context = context_of(request, manifest.context_tokens, warn)
         turns, prompt = self._prompt(request, manifest, warn)
-        size = size_of(turns or ()) + len((prompt or "").encode())
+        size = size_of(turns or ()) + len((prompt or "").encode(errors="replace"))
         check_length(size, manifest.longest_token_bytes, context)
         return Generate(
             id=0,

@@ -16,6 +16,9 @@ from rivermouth.ir.request import Sampling
 from rivermouth.local.protocol import Decoding
 
 SEEDS: Final = 1 << 63
+# The engine's numbers are 32 bits wide: a temperature below this overflows there, and is greedy for all that matters.
+TEMPERATURE_MIN: Final = 1e-5
+TOP_K_MAX: Final = 1 << 31
 IGNORED: Final = ("logit_bias", "logprobs", "top_logprobs")
 
 
@@ -55,7 +58,7 @@ def decoding_of(sampling: Sampling, draw_seed: Callable[[], int], warn: Callable
         do_sample=True,
         temperature=1.0 if sampling.temperature is None else sampling.temperature,
         top_p=sampling.top_p,
-        top_k=sampling.top_k if sampling.top_k and sampling.top_k > 0 else None,
+        top_k=min(sampling.top_k, TOP_K_MAX) if sampling.top_k and sampling.top_k > 0 else None,
         min_p=sampling.min_p or None,
         rng_seed=seed % SEEDS,
         repetition_penalty=penalties.repetition_penalty,
@@ -66,10 +69,10 @@ def decoding_of(sampling: Sampling, draw_seed: Callable[[], int], warn: Callable
 
 def is_greedy(sampling: Sampling) -> bool:
     """True when the likeliest token is to be taken each time."""
-    if sampling.top_p == 0:
+    if sampling.top_p == 0 or sampling.min_p == 1:
         return True
     if sampling.temperature is not None:
-        return sampling.temperature <= 0
+        return sampling.temperature < TEMPERATURE_MIN
     narrowed = (
         (sampling.top_p is not None and sampling.top_p < 1)
         or (sampling.top_k is not None and sampling.top_k > 0)

@@ -155,7 +155,8 @@ class Connection(asyncio.Protocol):
                 return None
             if self.lost:
                 raise ConnectionResetError
-            await self._wait()
+            self._waiter = waiter = self._loop.create_future()  # `_wait`, without its cost for each chunk
+            await waiter
         parts, self._parts, self._size = self._parts, [], 0
         if self._paused:
             self._paused = False

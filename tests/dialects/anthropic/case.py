@@ -9,11 +9,11 @@ import msgspec
 
 from rivermouth.dialects.anthropic import DIALECT
 from rivermouth.dialects.dialect import Answer, Route
-from rivermouth.ir.errors import ApiError
-from rivermouth.ir.events import Error, Event
+from rivermouth.ir.events import Event
 from rivermouth.ir.request import Request
 from rivermouth.wire.frame import Frame
 from rivermouth.wire.sse import SseReader
+from tests.dialects.conformance import Decoded
 
 
 def answer(**changes: Any) -> Answer:
@@ -35,9 +35,14 @@ def parse(path: str = "/messages", **changes: Any) -> Request:
     return DIALECT.parse_request(json.dumps(body(**changes)).encode(), route(path), None)
 
 
+def foreign(request: Request) -> Request:
+    """The request as if it had come in another dialect."""
+    return msgspec.structs.replace(request, original=None)
+
+
 def build(request: Request, model: str = "claude-y") -> dict[str, Any]:
     """The body for an upstream, as if the request came from another dialect."""
-    built = DIALECT.build_request(msgspec.structs.replace(request, original=None), model)
+    built = DIALECT.build_request(foreign(request), model)
     return json.loads(built.body)
 
 
@@ -57,41 +62,11 @@ def pairs(stream: bytes) -> list[tuple[str, Any]]:
     return [(f.name, json.loads(f.data)) for f in frames(stream)]
 
 
-class StreamDecoder:
-    """Reader and decoder as one: bytes in, events out."""
-
-    def __init__(self) -> None:
-        self.reader = DIALECT.reader()
-        self.decoder = DIALECT.decoder(Request(model="m", messages=()))
-
-    def feed(self, data: bytes) -> list[Event]:
-        return [e for frame in self.reader.feed(data) for e in self.decoder.feed(frame)]
-
-    def eof(self) -> list[Event]:
-        return self.decoder.eof()
-
-
 def decode(stream: bytes) -> list[Event]:
     """A whole stream, to its end."""
-    decoder = StreamDecoder()
+    decoder = Decoded(DIALECT)
     return [*decoder.feed(stream), *decoder.eof()]
 
 
 def frame(name: str, data: Any) -> Frame:
     return Frame(name, data if isinstance(data, bytes) else json.dumps(data).encode())
-
-
-def describe(event: Event) -> dict[str, Any]:
-    """`{"TextDelta": {...}}`, without the members that have their default."""
-    if isinstance(event, Error):
-        return {"Error": describe_error(event.error)}
-    shown = {
-        f.name: getattr(event, f.name)
-        for f in msgspec.structs.fields(type(event))
-        if f.default is msgspec.NODEFAULT or getattr(event, f.name) != f.default
-    }
-    return {type(event).__name__: msgspec.to_builtins(shown, builtin_types=(bytes,)) if shown else {}}
-
-
-def describe_error(error: ApiError) -> dict[str, Any]:
-    return {"kind": error.kind.value, "message": error.message}

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import itertools
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,11 +29,8 @@ from rivermouth.ir.events import (
 from rivermouth.ir.fold import fold
 from rivermouth.ir.grammar import Grammar
 from rivermouth.ir.request import ToolCall
-from tests.dialects.anthropic.case import StreamDecoder, decode, describe, frame
-from tests.every_way import every_way
-
-STREAMS = sorted((Path(__file__).parent / "streams").glob("*.sse"))
-WHOLE = [p for p in STREAMS if p.stem != "error"]
+from tests.dialects.anthropic.case import frame
+from tests.dialects.conformance import Decoded
 
 START = frame("message_start", {"type": "message_start", "message": {"id": "msg_1", "model": "claude-x"}})
 STOP = frame("message_stop", {"type": "message_stop"})
@@ -71,36 +66,6 @@ def run(*frames: Any) -> list[Event]:
     events = [e for f in frames for e in decoder.feed(f)] + decoder.eof()
     Grammar().feed_all(events)
     return events
-
-
-def as_text(event: Event) -> dict[str, Any]:
-    shown = describe(event)
-    if isinstance(event, Unknown):
-        shown["Unknown"]["data"] = event.data.decode()
-    return shown
-
-
-@pytest.mark.fault("F1", "F2", "F3")
-@pytest.mark.parametrize("path", STREAMS, ids=lambda p: p.stem)
-def test_a_recorded_stream_means_what_stands_beside_it_however_it_is_cut(path: Path) -> None:
-    data = path.read_bytes()
-    events = decode(data)
-    beside = [json.loads(line) for line in path.with_suffix(".events.jsonl").read_text().splitlines()]
-    assert [as_text(e) for e in events] == beside
-    Grammar().feed_all(events)
-    every_way(StreamDecoder, data, events)
-
-
-@pytest.mark.fault("F10", "F16")
-@pytest.mark.parametrize("path", WHOLE, ids=lambda p: p.stem)
-def test_a_stream_cut_at_any_byte_ends_in_exactly_one_error(path: Path) -> None:
-    data = path.read_bytes()
-    last = next(cut for cut in range(len(data) + 1) if any(isinstance(e, Finish) for e in decode(data[:cut])))
-    for cut in range(last):
-        events = decode(data[:cut])
-        assert [e.error.kind for e in events if isinstance(e, Error)] == [Kind.TRUNCATED]
-        assert isinstance(events[-1], Error)
-        Grammar().feed_all(events)
 
 
 @pytest.mark.fault("F10")
@@ -317,7 +282,7 @@ def test_blocks_deltas_and_events_of_a_later_version_pass_as_unknown() -> None:
 def test_a_frame_of_a_megabyte_passes_whole_and_in_linear_time() -> None:
     said = "x" * 1_000_000
     stream = b"".join(b"event: %b\ndata: %b\n\n" % (f.name.encode(), f.data) for f in (START, text(0, said)))
-    decoder = StreamDecoder()
+    decoder = Decoded(DIALECT)
     events = [e for at in range(0, len(stream), 4096) for e in decoder.feed(stream[at : at + 4096])]
     assert events[-1] == TextDelta(0, said)
 

@@ -91,18 +91,3 @@ def test_an_upstreams_error(status: int, body: bytes, kind: Kind, code: str | No
     error = DIALECT.parse_error(status, {}, body)
     assert (error.kind, error.code) == (kind, code)
     assert error.message
-
-
-@pytest.mark.parametrize(
-    ("headers", "seconds"),
-    [
-        ({"Retry-After": "3"}, 3.0),
-        ({"retry-after": "1", "retry-after-ms": "250"}, 0.25),
-        ({"retry-after": "Wed, 21 Oct 2026 07:28:00 GMT"}, None),
-        ({"retry-after": "inf"}, None),
-        ({"retry-after": "-1"}, None),
-        ({}, None),
-    ],
-)
-def test_how_long_to_wait(headers: dict[str, str], seconds: float | None) -> None:
-    assert DIALECT.parse_error(429, headers, b"").retry_after_s == seconds

@@ -42,6 +42,13 @@ def test_a_list_is_one_page() -> None:
     }
 
 
+def test_a_time_that_no_calendar_has_does_not_cost_the_list() -> None:
+    assert DIALECT.encode_models is not None
+    odd = [ModelInfo(id="a", owner="lab", created=created) for created in (1_700_000_000_000, -1, 10**30)]
+    listed = json.loads(DIALECT.encode_models([ONE, *odd], route("/models")))["data"]
+    assert [m["created_at"][:4] for m in listed] == ["2023", "9999", "1970", "9999"]
+
+
 def test_one_model() -> None:
     assert DIALECT.encode_model is not None
     assert json.loads(DIALECT.encode_model(TWO, route("/models/{model}")))["id"] == "smollm2:135m"

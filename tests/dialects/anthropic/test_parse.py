@@ -26,7 +26,7 @@ from rivermouth.ir.request import (
     ToolChoice,
     ToolResult,
 )
-from tests.dialects.anthropic.case import body, parse, route
+from tests.dialects.anthropic.case import body, foreign, parse, route
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
 TOOL = {"name": "f", "description": "d", "input_schema": SCHEMA}
@@ -80,9 +80,9 @@ def test_every_field_has_its_neutral_place() -> None:
 
 def test_optional_fields_may_be_null_and_unknown_ones_are_ignored() -> None:
     nothing = {"system": None, "stream": None, "tools": None, "thinking": None, "temperature": None}
-    data = {**body(), **nothing, "context_management": {"edits": [7]}, "diagnostics": 1, "mcp_servers": None}
+    data = {**body(), **nothing, "context_management": {"edits": [7]}, "mcp_servers": None}
     request = DIALECT.parse_request(json.dumps(data).encode(), route(), None)
-    assert request.unmodelled == ()
+    assert request.unmodelled == ("context_management",)
     assert request.original is not None
     assert bytes(request.original.fields["context_management"]) == b'{"edits": [7]}'
 
@@ -191,7 +191,7 @@ def test_tools_of_the_vendor_are_named_as_losses() -> None:
     )
     assert [t.name for t in request.tools] == ["f"]
     assert request.tool_choice is None
-    assert request.unmodelled == ("tools.web_search_20260318", "mcp_servers")
+    assert request.unmodelled == ("mcp_servers", "tools.web_search_20260318")
 
 
 @pytest.mark.parametrize(
@@ -228,6 +228,8 @@ def test_thinking(asked: Any, config: Any, thinking: Thinking | None) -> None:
         ({"model": ""}, "model"),
         ({"messages": None}, "messages"),
         ({"messages": []}, "messages"),
+        ({"messages": [{"role": "user", "content": ""}]}, "messages"),
+        ({"messages": [{"role": "user", "content": [{"type": "text", "text": ""}]}]}, "messages"),
         ({"messages": [{"role": "robot", "content": "a"}]}, "messages.0.role"),
         ({"messages": [{"role": "user"}]}, "messages.0.content"),
         ({"messages": [{"role": "user", "content": 7}]}, "messages.0.content"),
@@ -270,6 +272,76 @@ def test_what_is_no_object_is_an_invalid_request(data: bytes) -> None:
     with pytest.raises(ApiError) as raised:
         DIALECT.parse_request(data, route(), None)
     assert raised.value.kind is Kind.INVALID_REQUEST
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        [{"type": "container_upload", "file_id": "f"}],
+        [{"type": "tool_result", "tool_use_id": "t", "content": [{"type": "container_upload"}]}],
+        [{"type": "search_result", "title": "t", "content": [{"type": "container_upload"}]}],
+        [{"type": "document", "source": {"type": "content", "content": [{"type": "container_upload"}]}}],
+    ],
+)
+def test_a_block_without_a_neutral_form_is_named_wherever_it_stands(content: Any) -> None:
+    """R30."""
+    request = parse(messages=[{"role": "user", "content": "a"}, {"role": "user", "content": content}])
+    assert request.unmodelled == ("messages.container_upload",)
+    assert DIALECT.build_request(request, "x").losses == (), "an upstream of this dialect gets it"
+    assert "messages.container_upload" in DIALECT.build_request(foreign(request), "x").losses
+
+
+def test_what_cannot_stand_in_a_result_and_unknown_instructions_are_named_too() -> None:
+    result = {"type": "tool_result", "tool_use_id": "t", "content": [{"type": "thinking", "thinking": "hm"}]}
+    request = parse(
+        system=[{"type": "text", "text": "a"}, {"type": "new"}], messages=[{"role": "user", "content": [result]}]
+    )
+    assert request.messages == (Message(Role.TOOL, (ToolResult("t"),)),)
+    assert request.unmodelled == ("messages.thinking", "system.new")
+
+
+def test_a_talk_of_nothing_but_unknown_blocks_is_for_this_dialect_only() -> None:
+    request = parse(messages=[{"role": "user", "content": [{"type": "container_upload", "file_id": "f"}]}])
+    assert (request.messages, request.untranslatable) == ((), ("messages",))
+    assert b"container_upload" in DIALECT.build_request(request, "x").body
+    with pytest.raises(ApiError) as raised:
+        DIALECT.build_request(foreign(request), "x")
+    assert (raised.value.kind, raised.value.param) == (Kind.INVALID_REQUEST, "messages")
+
+
+@pytest.mark.parametrize("field", ["cache_control", "service_tier"])
+def test_hints_are_no_losses(field: str) -> None:
+    assert parse(**{field: {"type": "ephemeral"}}).unmodelled == ()
+
+
+def test_documents_within_documents_are_few() -> None:
+    """Each level is read once more for every level around it."""
+
+    def nested(depth: int) -> list[dict[str, Any]]:
+        content: list[dict[str, Any]] = [{"type": "text", "text": "x"}]
+        for _ in range(depth):
+            content = [{"type": "document", "source": {"type": "content", "content": content}}]
+        return content
+
+    result = {"type": "tool_result", "tool_use_id": "t", "content": nested(2)}
+    assert parse(messages=[{"role": "user", "content": [result]}]).unmodelled == ()
+    for depth in (4, 100, 300):
+        error = refused(messages=[{"role": "user", "content": nested(depth)}])
+        assert (error.param or "").startswith("messages.0.content.0.source.content.0.source")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"messages": [{"role": "r" * 5000, "content": "a"}]},
+        {"tool_choice": {"type": "r" * 5000}},
+        {"thinking": {"type": "r" * 5000}},
+        {"output_config": {"format": {"type": "r" * 5000}}},
+        {"messages": [{"role": "user", "content": [{"type": "image", "source": {"type": "r" * 5000}}]}]},
+    ],
+)
+def test_a_clients_word_is_not_repeated_at_length(changes: dict[str, Any]) -> None:
+    assert len(refused(**changes).message) < 200
 
 
 def test_counting_needs_no_max_tokens_and_cannot_stream() -> None:

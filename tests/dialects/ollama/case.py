@@ -7,10 +7,9 @@ from typing import Any
 
 from rivermouth.dialects.dialect import Answer, Route
 from rivermouth.dialects.ollama import DIALECT
-from rivermouth.dialects.ollama.decode import Decoder
 from rivermouth.ir.events import Event
 from rivermouth.wire.frame import Frame
-from rivermouth.wire.ndjson import NdjsonReader
+from tests.dialects.conformance import Decoded
 
 CREATED_NS = 1_796_078_101_000_000_042
 STAMP = "2026-11-30T22:35:01.000000042Z"
@@ -35,22 +34,8 @@ def encode(events: list[Event], kind: str = "chat", **changes: Any) -> bytes:
     return DIALECT.encoder(answer(kind, **changes)).feed(events)
 
 
-class StreamDecoder:
-    """Reader and decoder as one: bytes in, events out."""
-
-    def __init__(self) -> None:
-        self.reader = NdjsonReader()
-        self.decoder = Decoder()
-
-    def feed(self, data: bytes) -> list[Event]:
-        return [e for frame in self.reader.feed(data) for e in self.decoder.feed(frame)]
-
-    def eof(self) -> list[Event]:
-        return self.decoder.eof()
-
-
 def decode(stream: bytes) -> list[Event]:
-    decoder = StreamDecoder()
+    decoder = Decoded(DIALECT)
     return [*decoder.feed(stream), *decoder.eof()]
 
 

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,33 +11,7 @@ from rivermouth.ir.fold import fold
 from rivermouth.ir.grammar import Grammar
 from rivermouth.ir.request import Text, ToolCall
 from rivermouth.wire import json
-from tests.dialects.ollama.case import StreamDecoder, decode, frame
-from tests.dialects.ollama.events_text import describe, parse_lines
-from tests.every_way import every_way
-
-STREAMS = sorted((Path(__file__).parent / "streams").glob("*.ndjson"))
-
-
-@pytest.mark.fault("F1", "F2")
-@pytest.mark.parametrize("path", STREAMS, ids=lambda p: p.stem)
-def test_a_recorded_stream_means_what_stands_beside_it_however_it_is_cut(path: Path) -> None:
-    data = path.read_bytes()
-    events = decode(data)
-    assert [describe(e) for e in events] == parse_lines(path.with_suffix(".events.jsonl").read_text())
-    Grammar().feed_all(events)
-    every_way(StreamDecoder, data, events)
-
-
-@pytest.mark.fault("F10")
-@pytest.mark.parametrize("path", STREAMS, ids=lambda p: p.stem)
-def test_a_stream_cut_anywhere_ends_in_exactly_one_error(path: Path) -> None:
-    data = path.read_bytes()
-    for cut in range(len(data)):
-        events = decode(data[:cut])
-        assert not any(isinstance(e, Finish) for e in events)
-        assert [e.error.kind for e in events if isinstance(e, Error)] == [Kind.TRUNCATED]
-        assert isinstance(events[-1], Error)
-        Grammar().feed_all(events)
+from tests.dialects.ollama.case import decode, frame
 
 
 @pytest.mark.fault("F11")

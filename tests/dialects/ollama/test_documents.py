@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
 import pytest
 
 from rivermouth.dialects.dialect import Operation
@@ -49,6 +50,22 @@ DETAILS = {
 
 def models(path: str, *infos: ModelInfo) -> list[dict[str, Any]]:
     return json.loads(encode_models(list(infos), route(path, "GET")))["models"]
+
+
+@pytest.mark.parametrize(
+    ("licence", "attribution", "told"),
+    [
+        ("Apache-2.0", "By somebody", "Apache-2.0\nBy somebody"),
+        ("Apache-2.0", None, "Apache-2.0"),
+        (None, "By somebody", "By somebody"),
+        (None, None, None),
+    ],
+)
+def test_the_licence_is_shown_with_whom_it_asks_to_name(
+    licence: str | None, attribution: str | None, told: str | None
+) -> None:
+    model = msgspec.structs.replace(LOCAL, license=licence, attribution=attribution)
+    assert json.loads(encode_model(model, route("/show"))).get("license") == told
 
 
 def test_tags() -> None:

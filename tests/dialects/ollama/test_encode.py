@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json as stdlib_json
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -34,6 +35,10 @@ from tests.dialects.ollama.case import STAMP, answer, encode, lines
 from tests.strategies import event_streams, replies
 
 ALL_KINDS = tuple(PartKind)
+
+
+def content(frame: dict[str, Any]) -> Any:
+    return frame["message"]["content"] if "message" in frame else frame["response"]
 
 
 def text_events(*pieces: str, reason: Reason = Reason.STOP) -> list[Event]:
@@ -183,11 +188,51 @@ def test_calls_that_interleave_are_sent_one_after_the_other() -> None:
 
 @pytest.mark.fault("F35")
 def test_arguments_without_end_are_an_error_and_not_memory() -> None:
-    encoder = Encoder(answer(), cap_bytes=10)
+    encoder = Encoder(answer(), cap_chars=10)
     encoder.feed([Start(), PartStart(0, PartKind.TOOL, id="a", name="f"), ArgsDelta(0, "x" * 10)])
-    assert encoder.statistics() == {"buffered_bytes": 10, "cap_bytes": 10}
-    assert "exceed 10 bytes" in lines(encoder.feed([ArgsDelta(0, "x"), PartEnd(0)]))[0]["error"]
+    assert encoder.statistics() == {"waiting_chars": 10, "cap_chars": 10}
+    with pytest.raises(ApiError, match="exceed 10 characters") as caught:
+        encoder.feed([PartStart(1, PartKind.TEXT), TextDelta(1, "so far"), ArgsDelta(0, "x"), PartEnd(0)])
+    assert caught.value.kind is Kind.UPSTREAM
+    said, end = lines(encoder.feed([Error(caught.value)]))
+    assert said["message"]["content"] == "so far"
+    assert end == {"error": caught.value.message}
     assert encoder.feed([Finish(Reason.STOP)]) == b""
+
+
+@pytest.mark.fault("F26")
+@pytest.mark.parametrize("kind", ["chat", "generate"])
+def test_texts_that_overlap_are_said_one_after_the_other(kind: str) -> None:
+    """The stream says what the whole answer says; so with thinking, which has a place of its own."""
+    events: list[Event] = [
+        Start(),
+        PartStart(0, PartKind.TEXT),
+        PartStart(1, PartKind.REASONING),
+        PartStart(2, PartKind.IMAGE),
+        PartStart(3, PartKind.REFUSAL),
+        TextDelta(3, "third"),
+        PartEnd(3),
+        ReasoningDelta(1, "hm"),
+        MediaDelta(2, url="second"),
+        TextDelta(0, "first"),
+    ]
+    encoder = Encoder(answer(kind))
+    early = lines(encoder.feed(events))
+    late = lines(encoder.feed([PartEnd(0), PartEnd(1), PartEnd(2), Finish(Reason.STOP)]))
+    assert [content(f) for f in early] == ["", "first"]
+    assert [content(f) for f in late] == ["![image](second)", "third", ""]
+
+
+@pytest.mark.fault("F26", "F35")
+def test_what_waits_is_bounded_and_told_when_the_stream_fails() -> None:
+    encoder = Encoder(answer(), cap_chars=10)
+    encoder.feed([Start(), PartStart(0, PartKind.TEXT), PartStart(1, PartKind.TEXT), TextDelta(1, "x" * 10)])
+    assert encoder.statistics()["waiting_chars"] == 10
+    with pytest.raises(ApiError) as caught:
+        encoder.feed([TextDelta(0, "now"), TextDelta(1, "x")])
+    told = lines(encoder.feed([Error(caught.value)]))
+    assert [content(f) for f in told[:-1]] == ["now", "x" * 10]
+    assert told[-1] == {"error": caught.value.message}
 
 
 def test_only_the_first_choice_is_spoken() -> None:

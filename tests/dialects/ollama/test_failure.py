@@ -42,13 +42,6 @@ def test_an_upstreams_error(status: int, body: bytes, kind: Kind, message: str) 
     assert (error.code == "model_not_found") is (status == 404)
 
 
-@pytest.mark.parametrize(
-    ("value", "seconds"), [("7", 7.0), (" 0 ", 0.0), ("Wed, 21 Oct 2026 07:28:00 GMT", None), ("-1", None), ("²", None)]
-)
-def test_retry_after(value: str, seconds: float | None) -> None:
-    assert parse_error(429, {"Retry-After": value}, b"").retry_after_s == seconds
-
-
 def test_a_long_body_is_cut() -> None:
     assert len(parse_error(500, {}, b"x" * 10_000).message) == 500
     assert len(parse_error(500, {}, b'{"error":"' + b"x" * 10_000 + b'"}').message) == 500

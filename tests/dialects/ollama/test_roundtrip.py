@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 
+from rivermouth.dialects.ollama import DIALECT
 from rivermouth.dialects.ollama.decode import parse_reply
 from rivermouth.dialects.ollama.encode import encode_reply
-from rivermouth.ir.events import Event, PartKind, Reason, ReasoningDelta, TextDelta, Usage
+from rivermouth.ir.events import Event, PartKind, Reason, Usage
 from rivermouth.ir.fold import fold, unfold
 from rivermouth.ir.grammar import Grammar
 from rivermouth.ir.reply import Reply
-from rivermouth.ir.request import ToolCall
+from rivermouth.ir.request import Reasoning, Refusal, Text, ToolCall
 from rivermouth.wire import json
-from tests.dialects.ollama.case import StreamDecoder, answer, decode, encode
+from tests.dialects.conformance import Decoded
+from tests.dialects.ollama.case import answer, decode, encode
 from tests.every_way import every_way
 from tests.strategies import event_streams, replies
 
@@ -23,14 +26,15 @@ KINDS = (PartKind.TEXT, PartKind.REFUSAL, PartKind.REASONING, PartKind.TOOL)
 
 
 def essence(events: list[Event]) -> dict[str, Any]:
-    """What this wire carries: text and thinking in the order they came, calls, and how it ended; no signatures."""
+    """What this wire carries: text and thinking part after part, calls, and how it ended; no signatures."""
     reply = fold(events)
+    parts = reply.choices[0].parts
     usage = reply.usage or Usage()
-    calls = [p for p in reply.choices[0].parts if isinstance(p, ToolCall)]
+    calls = [p for p in parts if isinstance(p, ToolCall)]
     reason = reply.choices[0].reason
     return {
-        "text": "".join(e.text for e in events if isinstance(e, TextDelta)),
-        "thinking": "".join(e.text for e in events if isinstance(e, ReasoningDelta)),
+        "text": "".join(p.text for p in parts if isinstance(p, Text | Refusal)),
+        "thinking": "".join(p.text for p in parts if isinstance(p, Reasoning)),
         "calls": sorted((c.id, c.name, repr(json.decode(c.arguments.encode() or b"{}"))) for c in calls),
         "reason": Reason.STOP if reason is Reason.CONTENT_FILTER else reason,
         "tokens": (usage.input_tokens or None, usage.output_tokens or None),
@@ -51,7 +55,7 @@ def test_a_stream_comes_back(kind: str, events: list[Event]) -> None:
 @given(events=event_streams(kinds=KINDS, max_parts=2))
 def test_a_stream_comes_back_however_it_is_cut(events: list[Event]) -> None:
     data = encode(events)
-    every_way(StreamDecoder, data, decode(data))
+    every_way(partial(Decoded, DIALECT), data, decode(data))
 
 
 @pytest.mark.parametrize("kind", ["chat", "generate"])

@@ -20,7 +20,6 @@ from rivermouth.ir.events import (
     Reason,
     Start,
     TextDelta,
-    Unknown,
 )
 from rivermouth.ir.fold import fold
 from rivermouth.ir.grammar import Grammar
@@ -28,6 +27,7 @@ from rivermouth.ir.reply import Choice, Reply, ReplyPart
 from rivermouth.ir.request import Reasoning, Refusal, Request, Text
 from rivermouth.wire.frame import Frame
 from rivermouth.wire.sse import SseReader
+from tests.dialects.conformance import Decoded
 
 ROUTING = ("llmeu", {"trace_id": "01J", "provider": "lab", "cost": None})
 TEXT, REASONING, TOOL, REFUSAL = PartKind.TEXT, PartKind.REASONING, PartKind.TOOL, PartKind.REFUSAL
@@ -81,23 +81,9 @@ def build(request: Request) -> dict[str, Any]:
 # -- streams ----------------------------------------------------------------------------------------------------------
 
 
-class StreamDecoder:
-    """Reader and decoder as one: bytes in, events out."""
-
-    def __init__(self) -> None:
-        self.reader = DIALECT.reader()
-        self.decoder = DIALECT.decoder(asked())
-
-    def feed(self, data: bytes) -> list[Event]:
-        return [e for frame in self.reader.feed(data) for e in self.decoder.feed(frame)]
-
-    def eof(self) -> list[Event]:
-        return self.decoder.eof()
-
-
 def decode(stream: bytes) -> list[Event]:
     """A whole stream, to its end."""
-    decoder = StreamDecoder()
+    decoder = Decoded(DIALECT, asked())
     return [*decoder.feed(stream), *decoder.eof()]
 
 
@@ -176,22 +162,3 @@ def _joined(choice: Choice) -> Choice:
         else:
             kept.append(part)
     return Choice(tuple(kept), choice.reason)
-
-
-# -- events as text ---------------------------------------------------------------------------------------------------
-
-
-def describe(event: Event) -> dict[str, Any]:
-    """`{"TextDelta": {...}}`, members that have their default left out."""
-    if isinstance(event, Error):
-        said = {"kind": event.error.kind.value, "message": event.error.message, "code": event.error.code}
-        return {"Error": said}
-    if isinstance(event, Unknown):
-        return {"Unknown": {"name": event.name, "data": event.data.decode()}}
-    fields = {
-        f.name: getattr(event, f.name)
-        for f in msgspec.structs.fields(type(event))
-        if f.default is msgspec.NODEFAULT or getattr(event, f.name) != f.default
-    }
-    shown: dict[str, Any] = json.loads(json.dumps({type(event).__name__: msgspec.to_builtins(fields)}))
-    return shown

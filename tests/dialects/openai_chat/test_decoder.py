@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import itertools
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -34,21 +33,15 @@ from tests.dialects.openai_chat.case import (
     DONE,
     REASONING,
     TEXT,
-    StreamDecoder,
     asked,
     chunk,
-    decode,
-    describe,
     error_of,
     frame,
     parts_of,
     reply_of,
     run,
 )
-from tests.every_way import every_way
 
-STREAMS = sorted((Path(__file__).parent / "streams").glob("*.sse"))
-WHOLE = [p for p in STREAMS if p.stem != "error"]
 ROLE = chunk({"role": "assistant"})
 STOP = chunk(finish="stop")
 
@@ -62,29 +55,6 @@ def call(index: int | None = 0, identity: str | None = None, name: str | None = 
 
 def calls(*entries: Any) -> Frame:
     return chunk({"tool_calls": list(entries)})
-
-
-@pytest.mark.fault("F1", "F2", "F3", "F26")
-@pytest.mark.parametrize("path", STREAMS, ids=lambda p: p.stem)
-def test_a_recorded_stream_means_what_stands_beside_it_however_it_is_cut(path: Path) -> None:
-    data = path.read_bytes()
-    events = decode(data)
-    beside = [json.loads(line) for line in path.with_suffix(".events.jsonl").read_text().splitlines()]
-    assert [describe(e) for e in events] == beside
-    Grammar().feed_all(events)
-    every_way(StreamDecoder, data, events)
-
-
-@pytest.mark.fault("F10")
-@pytest.mark.parametrize("path", WHOLE, ids=lambda p: p.stem)
-def test_a_stream_cut_at_any_byte_ends_in_exactly_one_error(path: Path) -> None:
-    data = path.read_bytes()
-    last = data.rindex(b"data: [DONE]")
-    for cut in range(last + len(b"data: [DONE]") + 1):
-        events = decode(data[:cut])
-        assert error_of(events).kind is Kind.TRUNCATED
-        if len(events) > 1:
-            Grammar().feed_all(events)
 
 
 @pytest.mark.fault("F10")

@@ -128,23 +128,6 @@ def test_the_field_that_an_upstream_blames_is_kept() -> None:
     assert DIALECT.parse_error(422, {}, b'{"detail":[{"loc":["body","stop"],"msg":"m"}]}').param == "stop"
 
 
-@pytest.mark.parametrize(
-    ("headers", "seconds"),
-    [
-        ({"Retry-After": "7"}, 7.0),
-        ({"retry-after": "0.5"}, 0.5),
-        ({"retry-after-ms": "250", "retry-after": "9"}, 0.25),
-        ({"retry-after": "Wed, 21 Oct 2026 07:28:00 GMT"}, None),
-        ({"retry-after": "-1"}, None),
-        ({"retry-after": "nan"}, None),
-        ({"retry-after": "inf"}, None),
-        ({}, None),
-    ],
-)
-def test_how_long_to_wait(headers: dict[str, str], seconds: float | None) -> None:
-    assert DIALECT.parse_error(429, headers, b"").retry_after_s == seconds
-
-
 @pytest.mark.fault("F36")
 @pytest.mark.parametrize(
     "text",

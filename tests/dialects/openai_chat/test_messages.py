@@ -59,6 +59,12 @@ def test_leading_instructions_are_the_system_and_later_ones_stay_in_place() -> N
     assert request.messages == (Message(Role.USER, (Text("Hi"),)), Message(Role.SYSTEM, (Text("c"),)))
 
 
+def test_instructions_that_nothing_follows_are_messages() -> None:
+    request = talk({"role": "system", "content": "a"}, {"role": "developer", "content": "b", "name": "bob"})
+    assert request.system == ()
+    assert request.messages == (Message(Role.SYSTEM, (Text("a"),)), Message(Role.SYSTEM, (Text("b"),), "bob"))
+
+
 def test_every_kind_of_part_of_a_user() -> None:
     assert part(type="text", text="t") == Text("t")
     assert part(text="t") == Text("t")

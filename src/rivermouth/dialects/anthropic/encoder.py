@@ -146,14 +146,14 @@ class Encoder:
             self._WRITERS[type(event)](self, self._now, event, out)
         elif event.part in self._waiting:
             part = self._waiting[event.part]
-            part.held.append(event)
             self._hold(part, said_chars(event))
+            part.held.append(event)
 
     def _hold(self, part: _Part, chars: int) -> None:
+        if self._waiting_chars + chars > WAITING_CAP_CHARS:
+            raise ApiError(Kind.UPSTREAM, "the upstream's answer cannot be put in this protocol's order within bounds")
         part.chars += chars
         self._waiting_chars += chars
-        if self._waiting_chars > WAITING_CAP_CHARS:
-            raise ApiError(Kind.UPSTREAM, "the upstream's answer cannot be put in this protocol's order within bounds")
 
     def _let_go(self, part: _Part) -> None:
         self._waiting_chars -= part.chars
@@ -191,11 +191,12 @@ class Encoder:
             self._promote(out)
 
     def _drain(self, out: list[bytes]) -> None:
-        """Writes and closes whatever has started, in order."""
+        """Writes and closes whatever has started, in order.  Arguments that are not whole yet are not mended."""
         while self._now is not None or self._waiting:
             if self._now is None:
                 self._promote(out)
             else:
+                self._now.args = None
                 self._release(out)
 
     def _promote(self, out: list[bytes]) -> None:
@@ -245,8 +246,8 @@ class Encoder:
         if part.args is None:
             self._say(part, event.json, out)
             return
-        part.args.append(event.json)
         self._hold(part, len(event.json))
+        part.args.append(event.json)
         if part.blank and (begins := arguments.begins_object(event.json)) is not None:
             part.blank = False
             if begins:

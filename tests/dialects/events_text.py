@@ -7,20 +7,23 @@ from typing import Any
 
 import msgspec
 
-from rivermouth.ir.events import Error, Event
+from rivermouth.ir.events import Error, Event, Unknown
 
 
 def describe(event: Event) -> dict[str, Any]:
     """`{"TextDelta": {...}}`, members that have their default left out."""
     if isinstance(event, Error):
-        error = event.error
-        return {"Error": {"kind": error.kind.value, "message": error.message}}
+        code = {"code": event.error.code} if event.error.code is not None else {}
+        return {"Error": {"kind": event.error.kind.value, "message": event.error.message, **code}}
+    if isinstance(event, Unknown):
+        return {"Unknown": {"name": event.name, "data": event.data.decode()}}
     fields = {
         f.name: getattr(event, f.name)
         for f in msgspec.structs.fields(type(event))
         if f.default is msgspec.NODEFAULT or getattr(event, f.name) != f.default
     }
-    return {type(event).__name__: msgspec.to_builtins(fields)}
+    shown: dict[str, Any] = json.loads(json.dumps({type(event).__name__: msgspec.to_builtins(fields)}))
+    return shown
 
 
 def parse_lines(text: str) -> list[dict[str, Any]]:

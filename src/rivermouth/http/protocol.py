@@ -1,0 +1,100 @@
+"""uvicorn's HTTP/1.1 protocol with the bounds of a server that strangers can reach.
+
+uvicorn leaves three things open.  A head may have any size and take any time: here it has `HEAD_CAP_BYTES` and
+`HEAD_S`.  Bytes that are no request are answered with 400 even while an earlier request is being answered, so the 400
+would stand in the middle of that answer (F14): here the connection is closed instead.  And when the client leaves, only
+the newest of several pipelined requests is told, and the one that runs would go on to its end (F31): here all are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+
+HEAD_CAP_BYTES: Final = 64 * 1024
+HEAD_S: Final = 60.0
+HANG_UP: Final = "rivermouth.hang_up"
+"""The extension of the scope by which an application closes the connection at once, whatever waits to be sent."""
+
+TOO_LARGE: Final = b"431 Request Header Fields Too Large"
+TOO_SLOW: Final = b"408 Request Timeout"
+
+
+class Protocol(HttpToolsProtocol):
+    """One connection."""
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self._earlier: list[RequestResponseCycle] = []
+        self._head_bytes = 0
+        self._head_clock: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._head_begins()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._head_ends()
+        self._client_left()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self._head_clock is not None:
+            self._head_bytes += len(data)
+            if self._head_bytes > HEAD_CAP_BYTES:
+                self._refuse(TOO_LARGE)
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self.scope["extensions"] = {HANG_UP: self._hang_up}  # type: ignore[dict-item]
+        if self._head_clock is None:
+            self._head_begins()
+
+    def on_headers_complete(self) -> None:
+        self._head_ends()
+        before = self.cycle
+        super().on_headers_complete()
+        if before is not None and not before.response_complete:
+            self._earlier = [cycle for cycle in self._earlier if not cycle.response_complete]
+            self._earlier.append(before)
+
+    def send_400_response(self, msg: str) -> None:
+        self._head_ends()
+        if self._answering():
+            self.transport.close()
+        else:
+            super().send_400_response(msg)
+
+    def _client_left(self) -> None:
+        """Tell every request of this connection that is not yet answered."""
+        for cycle in (*self._earlier, self.cycle):
+            if cycle is not None and not cycle.response_complete:
+                cycle.disconnected = True
+                cycle.message_event.set()
+
+    def _hang_up(self) -> None:
+        self._client_left()
+        self.transport.abort()
+
+    def _head_begins(self) -> None:
+        self._head_bytes = 0
+        self._head_clock = self.loop.call_later(HEAD_S, self._refuse, TOO_SLOW)
+
+    def _head_ends(self) -> None:
+        if self._head_clock is not None:
+            self._head_clock.cancel()
+            self._head_clock = None
+
+    def _refuse(self, status: bytes) -> None:
+        """The head is not within its bounds: an answer without words, unless another one stands in its place."""
+        self._head_ends()
+        if not self.transport.is_closing():
+            if self._head_bytes and not self._answering():
+                self.transport.write(b"HTTP/1.1 " + status + b"\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
+            self.transport.close()
+
+    def _answering(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete

@@ -1,0 +1,123 @@
+"""Where a path leads: the table made from the dialects, on raw paths."""
+
+from __future__ import annotations
+
+import pytest
+
+from rivermouth.dialects import discover
+from rivermouth.dialects.dialect import Operation
+from rivermouth.http.headers import Header
+from rivermouth.http.routes import Match, NoRoute, Routes
+
+ROUTES = Routes(discover().values())
+ANTHROPIC: list[Header] = [(b"anthropic-version", b"2023-06-01")]
+
+
+def found(method: str, path: str, headers: list[Header] | None = None) -> Match:
+    match = ROUTES.find(method, path, headers or [])
+    assert isinstance(match, Match), match
+    return match
+
+
+def nothing(method: str, path: str, headers: list[Header] | None = None) -> NoRoute:
+    missing = ROUTES.find(method, path, headers or [])
+    assert isinstance(missing, NoRoute), missing
+    return missing
+
+
+EVERY = [
+    (dialect, surface, route)
+    for dialect in discover().values()
+    for surface in dialect.surfaces
+    for route in dialect.routes
+]
+
+
+@pytest.mark.parametrize(
+    ("dialect", "surface", "route"),
+    EVERY,
+    ids=[f"{route.method} {surface.prefix}{route.path}" for _, surface, route in EVERY],
+)
+def test_every_route_of_every_dialect_is_found_at_its_place(dialect, surface, route) -> None:  # type: ignore[no-untyped-def]
+    path = surface.prefix + route.path.replace("{model}", "some/model:tag")
+    headers = [(route.when_header.encode(), b"1")] if route.when_header else []
+    match = found(route.method, path, headers)
+    assert (match.dialect.name, match.surface, match.route) == (dialect.name, surface, route)
+    assert match.model == ("some/model:tag" if "{model}" in route.path else None)
+
+
+@pytest.mark.parametrize(
+    ("path", "model"),
+    [
+        ("/v1/models/gpt-x", "gpt-x"),
+        ("/v1/models/lab/gpt-x", "lab/gpt-x"),
+        ("/v1/models/lab%2Fgpt-x", "lab/gpt-x"),
+        ("/v1/models/smollm2:135m", "smollm2:135m"),
+        ("/v1/models/smollm2%3A135m", "smollm2:135m"),
+        ("/v1/models/a%20b", "a b"),
+        ("/v1/models/d%C3%A9j%C3%A0", "déjà"),
+        ("/v1/models/100%25", "100%"),
+        ("/v1/models/%2E%2E%2Fetc", "../etc"),
+        ("/openai/v1/models/x/", "x"),
+    ],
+)
+def test_a_models_name_in_a_path_is_decoded_once(path: str, model: str) -> None:
+    assert found("GET", path).model == model
+
+
+def test_the_same_path_belongs_to_whom_the_header_names() -> None:
+    assert found("GET", "/v1/models").dialect.name == "openai_chat"
+    assert found("GET", "/v1/models", ANTHROPIC).dialect.name == "anthropic"
+    assert found("GET", "/v1/models/x", ANTHROPIC).dialect.name == "anthropic"
+    assert found("POST", "/v1/messages").dialect.name == "anthropic"
+    assert found("GET", "/anthropic/v1/models").dialect.name == "anthropic"
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions/", "/v1/chat/completions//"])
+def test_a_slash_at_the_end_does_not_count(path: str) -> None:
+    assert found("POST", path).route.operation is Operation.GENERATE
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed", "dialect"),
+    [
+        ("GET", "/v1/chat/completions", ("POST",), "openai_chat"),
+        ("PATCH", "/v1/models", ("GET",), "openai_chat"),
+        ("HEAD", "/v1/models", ("GET",), "openai_chat"),
+        ("DELETE", "/v1/messages", ("POST",), "anthropic"),
+        ("GET", "/api/chat", ("POST",), "ollama"),
+    ],
+)
+def test_another_method_is_told_which_are_taken(method: str, path: str, allowed: tuple[str, ...], dialect: str) -> None:
+    missing = nothing(method, path)
+    assert (missing.allowed, missing.dialect.name) == (allowed, dialect)
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "dialect", "served"),
+    [
+        ("/v1/audio/speech", [], "openai_chat", "POST /v1/chat/completions"),
+        ("/v1/files", ANTHROPIC, "anthropic", "POST /v1/messages"),
+        ("/openai/v1/batches", [], "openai_chat", "POST /openai/v1/chat/completions"),
+        ("/anthropic/v1/files", [], "anthropic", "POST /anthropic/v1/messages"),
+        ("/api/blobs/x", [], "ollama", "POST /api/chat"),
+        ("/ollama/api/nothing", [], "ollama", "POST /ollama/api/generate"),
+    ],
+)
+def test_what_is_not_served_is_told_in_whose_place_it_is_and_what_is(
+    path: str, headers: list[Header], dialect: str, served: str
+) -> None:
+    missing = nothing("POST", path, headers)
+    assert (missing.dialect.name, missing.allowed) == (dialect, ())
+    assert served in missing.served
+    assert len(set(missing.served)) == len(missing.served)
+
+
+@pytest.mark.parametrize("path", ["/", "/health", "/metrics", "/schema", "/v1", "/v2/chat", "/apis/x", "/openai"])
+def test_what_is_under_no_prefix_is_not_ours(path: str) -> None:
+    assert not ROUTES.owns(path)
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/anything", "/api/", "/openai/v1/x", "/anthropic/v1/y"])
+def test_what_is_under_a_prefix_is(path: str) -> None:
+    assert ROUTES.owns(path)
