@@ -16,7 +16,7 @@ demo: ## pull a small model, serve it, stream one answer of it, and go on servin
 	$(BIN)/rivermouth demo $(ARGS)
 
 test: setup ## the whole suite; fails when a promise has no passing test (ARGS="-k sse" for a part)
-	$(BIN)/python -m pytest -o promises_strict=true $(ARGS)
+	$(BIN)/python -m pytest -n auto --maxprocesses=4 --dist worksteal -o promises_strict=true $(ARGS)
 
 check: setup ## format, lint, types and import directions
 	$(BIN)/ruff format --check .

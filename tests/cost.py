@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 FACTOR = 20
-LIMIT = 120
+LIMIT = 80
 TRIES = 3
 _LEAST_NS = 100_000
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from operator import add
 from typing import Any
 
 from hypothesis import strategies as st
@@ -75,7 +76,7 @@ PLAIN_KINDS = (PartKind.TEXT, PartKind.REASONING, PartKind.TOOL)
 ALPHABET = "abcXYZ 019.,:;{}[]<>/\\\"'\t\n\r\x00\x1f\x7f\u0085\u2028\u2029\ufeff\ufffdéß中文한😀🧠"
 plain = st.text(ALPHABET, min_size=1, max_size=12)
 texts = st.one_of(plain, st.sampled_from(NASTY), st.builds(lambda a, b: a + b, plain, st.sampled_from(NASTY)))
-words = st.from_regex(r"[a-z][a-z0-9_]{0,11}", fullmatch=True)
+words = st.builds(add, st.sampled_from("afxyz"), st.text("az09_", max_size=7))  # a regex costs three times as much
 base64s = st.sampled_from(("QUJD", "iVBORw0KGgo=", "AAECAwQ="))
 pictures = st.sampled_from(
     (("image/png", "iVBORw0KGgo="), ("image/jpeg", "/9j/4AAQSkY="), ("image/gif", "R0lGODlhAQA="))

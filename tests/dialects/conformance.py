@@ -13,6 +13,7 @@ from itertools import groupby
 from typing import Any, Final
 
 import msgspec
+from hypothesis import settings
 
 from rivermouth.dialects import discover
 from rivermouth.dialects.dialect import Answer, Dialect, Operation, Route
@@ -36,6 +37,8 @@ from rivermouth.ir.grammar import Grammar
 from rivermouth.ir.request import Image, Message, Reasoning, Request, Role, Text, ToolCall, ToolResult
 
 MODEL: Final = "asked-model"
+FEWER: Final = settings(max_examples=max(1, settings().max_examples // 2))
+"""For what each dialect's own tests draw as well, and for what is dear to draw: half of the profile's examples."""
 DIALECTS: Final = sorted(discover())
 COUNTS: Final = frozenset({"input_tokens", "output_tokens", "cached_tokens", "cache_write_tokens", "reasoning_tokens"})
 

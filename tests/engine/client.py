@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final
@@ -125,14 +126,17 @@ class Client:
 
 
 @asynccontextmanager
-async def connected(port: int, *, receive_bytes: int | None = None) -> AsyncIterator[Client]:
+async def connected(
+    port: int, *, receive_bytes: int | None = None, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[Client]:
     """A connection to the server; `receive_bytes` makes its window small, so that a reader soon counts as slow."""
     sock = socket.socket()
     if receive_bytes is not None:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
     sock.setblocking(False)
     await asyncio.get_running_loop().sock_connect(sock, (LOOPBACK, port))
-    reader, writer = await asyncio.open_connection(sock=sock, limit=READ_LIMIT_BYTES)
+    name = LOOPBACK if tls is not None else None
+    reader, writer = await asyncio.open_connection(sock=sock, limit=READ_LIMIT_BYTES, ssl=tls, server_hostname=name)
     client = Client(reader, writer)
     try:
         yield client

@@ -25,7 +25,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import msgspec
 from structlog.testing import capture_logs
 
-from rivermouth.cli.serving import close, listening, loop_factory, serving
+from rivermouth.cli.serving import Tls, close, listening, loop_factory, serving
 from rivermouth.compose import Services
 from rivermouth.config.load import parse
 from rivermouth.dialects import discover
@@ -160,8 +160,8 @@ class Alarm(logging.Handler):
 
 
 @contextmanager
-def listening_to_logs() -> Iterator[list[MutableMapping[str, Any]]]:
-    """What is logged inside; nothing of it may tell of a crash."""
+def listening_to_logs(*, crashes: bool) -> Iterator[list[MutableMapping[str, Any]]]:
+    """What is logged inside; something of it must tell of a crash, or nothing may."""
     alarm = Alarm()
     root = logging.getLogger()
     root.addHandler(alarm)
@@ -171,7 +171,7 @@ def listening_to_logs() -> Iterator[list[MutableMapping[str, Any]]]:
     finally:
         root.removeHandler(alarm)
     assert not alarm.heard, alarm.heard
-    assert not [line for line in log if line["event"].endswith(".crashed")], log
+    assert crashes == any(line["event"].endswith(".crashed") for line in log), log
 
 
 @contextmanager
@@ -182,8 +182,13 @@ def lab(
     addresses: int = 1,
     scripted: bool = True,
     env: Mapping[str, str] | None = None,
+    tls: Tls | None = None,
+    crashes: bool = False,
 ) -> Iterator[Lab]:
-    """A server with this configuration; its data is in `folder`/data, also that of a server before."""
+    """A server with this configuration; its data is in `folder`/data, also that of a server before.
+
+    crashes: the test makes the server meet a fault of its own, which must stand in its log.
+    """
     made = parse(config, "rivermouth.toml", env or {}, frozenset(discover()))
     sockets = listening([(LOOPBACK, 0)] * addresses)
     ports = [sock.getsockname()[1] for sock in sockets]
@@ -195,13 +200,13 @@ def lab(
         def ready(server: Server, services: Services) -> None:
             started.set_result(Inside(asyncio.get_running_loop(), server, services))
 
-        await serving(made, data, sockets, ready, scripted=scripted)
+        await serving(made, data, sockets, ready, scripted=scripted, tls=tls)
 
     failed: list[BaseException] = []
     thread = threading.Thread(target=_run, args=(serve, started, failed), name="lab", daemon=True)
     before = gc.get_threshold()
     try:
-        with listening_to_logs() as log:
+        with listening_to_logs(crashes=crashes) as log:
             thread.start()
             server = Lab(ports, data, started.result(DEADLINE_S), thread, log)
             try:

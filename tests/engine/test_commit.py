@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final
 
@@ -311,3 +312,17 @@ async def test_or_the_shortest_wait_where_all_ask_to_wait(place: Place) -> None:
         answer = await client.answer()
         assert (answer.status, answer.headers["retry-after"]) == (429, "7")
         assert OPENAI.refused(await answer.json()) == "first"
+
+
+@pytest.mark.fault("F17")
+@pytest.mark.promise(76)
+async def test_embeddings_fall_back_too(place: Place) -> None:
+    vectors = {"object": "list", "model": "m", "data": [{"object": "embedding", "index": 0, "embedding": [0.5, 1.0]}]}
+    async with calling(place.server.port, "/v1/embeddings", {"model": "first", "input": "hi"}) as client:
+        await hung_up(await place.asked())
+        await (await place.asked()).answer(200, JSON, json.dumps(vectors).encode())
+        answer = await client.answer()
+        assert (await answer.json())["data"][0]["embedding"] == [0.5, 1.0]
+    record = await place.server.record(answer.call_id)
+    assert (record.operation, record.status) == ("embed", Status.COMPLETED)
+    assert [(a.provider, a.kind) for a in record.attempts] == [("first", Kind.NETWORK), ("second", None)]

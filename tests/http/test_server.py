@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
+from rivermouth.store.port import Status
 from tests.engine.client import Answer, Client, asking, connected
-from tests.engine.lab import Lab, lab
+from tests.engine.lab import Lab, lab, until
+from tests.engine.tls import self_signed
 from tests.engine.words import ALL, OLLAMA, OPENAI, PLAIN, Speaks, talk
 
 pytestmark = pytest.mark.anyio
@@ -215,6 +219,25 @@ class TestAddresses:
             reply = await answer.json()
         assert (answer.status, answer.headers["allow"]) == (405, "POST")
         assert reply["error"]["code"] == "method_not_allowed"
+
+
+class TestTls:
+    async def test_it_serves_and_notices_a_client_that_leaves(self, tmp_path: Path) -> None:
+        cert, key = self_signed(tmp_path)
+        trust = ssl.create_default_context(cafile=str(cert))
+        with lab(tmp_path, PLAIN, tls=(str(cert), str(key))) as server:
+            async with connected(server.port, tls=trust) as client:
+                assert "You said" in await said(client)
+                await client.send("POST", OPENAI.path, talk("scripted-slow"))
+                answer = await client.answer()
+                await answer.until(b"river")
+                client.leave()
+            record = await server.record(answer.call_id)
+            assert (record.status, record.cancelled_by) == (Status.CANCELLED, "client")
+            async with connected(server.port) as client:
+                await client.raw(b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n")
+                assert b"200" not in await client.closed()
+            await until(lambda: server.connections() == 0, "nobody is connected")
 
 
 class TestBrowsers:

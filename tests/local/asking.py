@@ -78,6 +78,20 @@ def usage_of(events: list[Event]) -> Usage:
     return [event for event in events if isinstance(event, Usage)][-1]
 
 
+def pid_of(local: LocalProvider, model: str) -> int:
+    """The process that runs the model."""
+    digest = local.registry.get(model).manifest.digest
+    return local.pool._loaded[digest].engine.pid
+
+
+async def some_text(upstream: LocalUpstream) -> str:
+    """Reads until there is text."""
+    while True:
+        for event in (await upstream.read()).events:
+            if isinstance(event, TextDelta):
+                return event.text
+
+
 class _Closing:
     def __init__(self, upstream: LocalUpstream) -> None:
         self._upstream = upstream

@@ -363,6 +363,19 @@ async def test_a_call_waits_for_its_turn_so_long_and_no_longer(world: World) -> 
         assert world.pool.statistics()["active"] == 1
 
 
+async def test_a_call_that_leaves_as_its_turn_comes_passes_it_on(world: World) -> None:
+    world.limit(max_waiting=2)
+    held = [await world.pool.lease(A) for _ in range(2)]
+    waiting = [asyncio.create_task(world.pool.lease(A)) for _ in range(2)]
+    await world.settle()
+    held[0].close()
+    waiting[0].cancel()
+    with await waiting[1]:
+        assert world.pool.statistics() == {"models": 1, "loading": 0, "active": 2, "waiting": 0}
+    held[1].close()
+    assert world.pool.statistics() == {"models": 1, "loading": 0, "active": 0, "waiting": 0}
+
+
 async def test_calls_that_wait_for_the_load_are_counted_too(world: World) -> None:
     world.gate.clear()
     calls = [asyncio.create_task(world.pool.lease(A)) for _ in range(3)]

@@ -23,7 +23,7 @@ from rivermouth.ir.request import (
 )
 from rivermouth.local.prompt import PREFIXES, raw_prompt, role_prefixed, turns_of
 from rivermouth.local.protocol import Decoding, Turn
-from rivermouth.local.sampling import IGNORED, SEEDS, decoding_of
+from rivermouth.local.sampling import IGNORED, SEEDS, TOP_K_MAX, decoding_of
 from rivermouth.local.schema import schema_text
 
 SEED = 1234
@@ -42,6 +42,9 @@ def decoding(sampling: Sampling) -> Decoding:
         Sampling(seed=7),
         Sampling(top_p=1.0, top_k=0, min_p=0.0),
         Sampling(top_p=0.0, temperature=1.0),
+        Sampling(top_p=1e-320, temperature=1.0),
+        Sampling(min_p=1.0, temperature=1.0),
+        Sampling(temperature=1e-40),
     ],
 )
 def test_greedy_unless_randomness_is_asked_for(sampling: Sampling) -> None:
@@ -56,6 +59,7 @@ def test_what_asks_for_sampling() -> None:
         do_sample=True, temperature=1.0, top_k=40, rng_seed=SEEDS - 1
     )
     assert decoding(Sampling(min_p=0.1, seed=5)).min_p == 0.1
+    assert decoding(Sampling(top_k=10**30)).top_k == TOP_K_MAX
 
 
 def test_penalties_reach_both_ways_of_decoding() -> None:

@@ -6,9 +6,7 @@ import asyncio
 import contextlib
 import gzip
 import os
-import shutil
 import ssl
-import subprocess
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -21,6 +19,7 @@ from rivermouth.ir.errors import ApiError, Kind
 from rivermouth.providers.client import Response
 from rivermouth.providers.lean import HEAD_CAP_BYTES, HIGH_BYTES, INFLATED_CAP_BYTES, LeanClient
 from tests.engine.test_clocks import deaf
+from tests.engine.tls import self_signed
 from tests.fakes import JSON, SSE, Asked, FakeUpstream
 
 pytestmark = pytest.mark.anyio
@@ -572,17 +571,7 @@ class TestCompression:
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """A self-signed certificate for 127.0.0.1 and its key."""
-    openssl = shutil.which("openssl")
-    if openssl is None:
-        pytest.skip("openssl is not installed")
-    place = tmp_path_factory.mktemp("tls")
-    cert, key = place / "cert.pem", place / "key.pem"
-    kind = ["-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]
-    whose = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
-    command = [openssl, "req", *kind, *whose, "-keyout", str(key), "-out", str(cert)]
-    subprocess.run(command, check=True, capture_output=True, timeout=20)
-    return cert, key
+    return self_signed(tmp_path_factory.mktemp("tls"))
 
 
 @asynccontextmanager
@@ -646,9 +635,6 @@ class TestTls:
                 assert "certificate" in error.message
 
     async def test_an_upstream_without_tls_is_no_such_upstream(self) -> None:
-        async def plain(asked: Asked) -> None:
-            """Never reached: a TLS hello is no request."""
-
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await reader.read(100)
             writer.write(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n")

@@ -16,8 +16,9 @@ from rivermouth.ir.request import Sampling
 from rivermouth.local.protocol import Decoding
 
 SEEDS: Final = 1 << 63
-# The engine's numbers are 32 bits wide: a temperature below this overflows there, and is greedy for all that matters.
+# The engine's numbers are 32 bits wide: what is below these overflows there or is 0, and is as good as greedy.
 TEMPERATURE_MIN: Final = 1e-5
+TOP_P_MIN: Final = 1e-30
 TOP_K_MAX: Final = 1 << 31
 IGNORED: Final = ("logit_bias", "logprobs", "top_logprobs")
 
@@ -69,7 +70,7 @@ def decoding_of(sampling: Sampling, draw_seed: Callable[[], int], warn: Callable
 
 def is_greedy(sampling: Sampling) -> bool:
     """True when the likeliest token is to be taken each time."""
-    if sampling.top_p == 0 or sampling.min_p == 1:
+    if (sampling.top_p is not None and sampling.top_p < TOP_P_MIN) or sampling.min_p == 1:
         return True
     if sampling.temperature is not None:
         return sampling.temperature < TEMPERATURE_MIN

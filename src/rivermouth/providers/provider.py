@@ -81,7 +81,10 @@ class Provider(Protocol):
         ...
 
     async def embed(self, request: EmbedRequest, model: str, warn: Callable[[str], None]) -> EmbedReply:
-        """Vectors for texts.  `warn` is called with each request field that is ignored.  Raises `ApiError` (not_found where it has no embeddings)."""
+        """Vectors for texts.  `warn` is called with each request field that is ignored.
+
+        Raises `ApiError` (not_found where it has no embeddings).
+        """
         ...
 
     async def models(self) -> list[ModelInfo]:
