@@ -30,7 +30,7 @@ def assert_linear(prepare: Callable[[int], Callable[[], object]], small: int) ->
     """
     few, many = prepare(small), prepare(FACTOR * small)
     limit = LIMIT * max(_LEAST_NS, min(_ns(few) for _ in range(TRIES)))
-    spent = []
+    spent: list[int] = []
     while not spent or (min(spent) > limit and len(spent) < TRIES):
         spent.append(_ns(many))
     assert min(spent) <= limit, f"{limit // LIMIT} ns for {small}, {min(spent)} ns for {FACTOR} times as many"

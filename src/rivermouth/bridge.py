@@ -256,8 +256,10 @@ class AsyncTokenStream:
             self._pushed += 1
             self._pending += 1
             self._pending_chars += len(item)
-            self._high_water = max(self._high_water, self._pending)
-            self._high_water_chars = max(self._high_water_chars, self._pending_chars)
+            if self._pending > self._high_water:
+                self._high_water = self._pending
+            if self._pending_chars > self._high_water_chars:
+                self._high_water_chars = self._pending_chars
         wake = not self._waking and self._loop is not None
         self._waking = self._waking or wake
         return wake
@@ -305,9 +307,9 @@ class AsyncTokenStream:
 
     def _fits(self, text: str) -> bool:
         """Lock held."""
-        if self._pending >= self.max_pending:
-            return False
-        return not self._pending or self._pending_chars + len(text) <= self.max_pending_chars
+        if not self._pending:
+            return True
+        return self._pending < self.max_pending and self._pending_chars + len(text) <= self.max_pending_chars
 
     def _wait_for_room(self, text: str) -> bool:
         """Lock held.  True when there is room or the stream has ended; False when the reader is too slow."""

@@ -9,6 +9,7 @@ import pytest
 
 from rivermouth.cli.places import ADDRESS_FILE, addresses, announced, running
 from rivermouth.cli.serve import FIRST_STEPS, address, welcome
+from rivermouth.cli.term import Exit
 from rivermouth.config import Config, HttpConfig, ProviderConfig, ServerConfig
 from rivermouth.secrets import Secret
 from rivermouth.store.datadir import DataDir
@@ -120,3 +121,10 @@ async def test_who_answers_as_a_rivermouth_is_asked_with_the_configured_key(data
         assert client is not None
         await asyncio.to_thread(client.get, "/api/ps")
     assert upstream.requests[-1].headers["authorization"] == "Bearer the-key"
+
+
+def test_a_second_address_is_exposed_as_little_as_the_first(cli: Cli, tmp_path: Path) -> None:
+    done = cli("serve", "--also", "0.0.0.0:0", "--port", "0", "--data-dir", tmp_path)
+    assert done.code == Exit.CONFIG
+    assert "0.0.0.0" in done.err
+    assert "server.keys" in done.err

@@ -62,7 +62,7 @@ def test_the_longest_model_name_is_taken(name: str) -> None:
     assert dialect.parse_request(body, generate_route(dialect), None).model == model
 
 
-HOSTILE = {"x" * 100: 1, "a\r\nx-evil: 1": 1, "é": 1, "a b": 1, **{f"k{i}": i for i in range(1, 1000)}}
+HOSTILE: dict[str, Any] = {"x" * 100: 1, "a\r\nx-evil: 1": 1, "é": 1, "a b": 1, **{f"k{i}": i for i in range(1, 1000)}}
 
 
 def with_fields(body: bytes, fields: dict[str, Any]) -> bytes:
@@ -89,7 +89,13 @@ def test_every_field_that_is_not_read_is_named_but_for_those_that_ask_for_nothin
     dialect = discover()[name]
     body = dialect.build_request(asked(), MODEL).body
     assert dialect.parse_request(body, generate_route(dialect), None).unmodelled == ()
-    odd = {"context_management": {"edits": []}, "speed": "fast", "inference_geo": "eu", "x": None, "y": False}
+    odd: dict[str, Any] = {
+        "context_management": {"edits": []},
+        "speed": "fast",
+        "inference_geo": "eu",
+        "x": None,
+        "y": False,
+    }
     parsed = dialect.parse_request(with_fields(body, odd), generate_route(dialect), None)
     assert parsed.unmodelled == ("context_management", "speed", "inference_geo")
     for other in discover().values():

@@ -12,13 +12,14 @@ from typing import Any, Final
 
 import pytest
 
+from rivermouth import __version__
 from rivermouth.store.datadir import DataDir
 from rivermouth.store.port import CallRecord, Outcome, Status
 from rivermouth.store.sqlite import SqliteCallStore
 from tests.engine.client import Answer, asking, calling, connected
 from tests.engine.lab import until
 from tests.engine.place import gone
-from tests.engine.words import ALL, END, OPENAI, PLAIN, ROLE, Speaks, begin, provider, says, talk
+from tests.engine.words import ALL, ANTHROPIC, END, OPENAI, PLAIN, ROLE, Speaks, begin, provider, says, talk
 from tests.fakes import Asked, FakeUpstream
 from tests.running import Running, running
 
@@ -104,32 +105,30 @@ async def test_a_signal_drains_and_a_second_one_hurries(tmp_path: Path) -> None:
     async with FakeUpstream() as upstream:
         with running(tmp_path, PLAIN + "[timeouts]\ndrain_s = 30\n" + provider("up", upstream.url)) as server:
             async with (
-                calling(server.port, OPENAI.path, talk("up/m")) as ending,
-                calling(server.port, ALL[1].path, talk("up/m")) as lasting,
+                connected(server.port) as ending,
+                connected(server.port) as lasting,
                 connected(server.port) as idle,
             ):
-                first, second = await upstream.asked(), await upstream.asked()
-                await begin(first, ROLE, says("one"))
-                await begin(second, ROLE, says("two"))
+                await ending.send("POST", OPENAI.path, talk("up/m"))
+                await begin(first := await upstream.asked(), ROLE, says("one"))
+                await lasting.send("POST", ANTHROPIC.path, talk("up/m"))
+                await begin(second := await upstream.asked(), ROLE, says("two"))
                 ended, lasted = await ending.answer(), await lasting.answer()
-                await ended.until(b"one" if first.body.count(b"OpenAI") else b"o")
                 server.terminate()
                 await until_draining(server.port)
-                assert await health(server.port) == (503, {"status": "draining", "inflight": 2, "version": "0.1.0"})
+                assert await health(server.port) == (503, {"status": "draining", "inflight": 2, "version": __version__})
                 for speaks in ALL:
                     await refused(server.port, speaks)
                 async with asking(server.port, "/api/version", method="GET") as answer:
                     assert answer.status == 200, "what is no call is still answered"
                 await first.end(END)
-                bodies = [await ended.rest()] if OPENAI.text(ended.body) == "one" else []
-                assert bodies
-                assert OPENAI.finished(bodies[0])
+                body = await ended.rest()
+                assert (OPENAI.text(body), OPENAI.finished(body)) == ("one", True)
                 assert server.process.poll() is None, "one call runs still"
                 server.terminate()
                 body = await lasted.rest()
-                assert ALL[1].text(body) == "two"
-                assert ALL[1].failed(body) == "the server is shutting down"
-                assert not ALL[1].finished(body)
+                assert (ANTHROPIC.text(body), ANTHROPIC.finished(body)) == ("two", False)
+                assert ANTHROPIC.failed(body) == "the server is shutting down"
                 assert await idle.closed() == b""
                 await gone(second)
             assert server.stop() == 0

@@ -9,6 +9,7 @@ from typing import Final
 
 import pytest
 
+from rivermouth import __version__
 from rivermouth.engine import engine
 from rivermouth.store.datadir import DataDir
 from rivermouth.store.port import CallRecord, Outcome, Status
@@ -66,7 +67,7 @@ async def test_what_runs_may_end(tmp_path: Path) -> None:
         await draining(place.server)
         async with asking(place.server.port, "/health", method="GET") as health:
             assert health.status == 503
-            assert await health.json() == {"status": "draining", "inflight": 1, "version": "0.1.0"}
+            assert await health.json() == {"status": "draining", "inflight": 1, "version": __version__}
         await asked.send(says(" two"))
         await asked.end(END)
         body = await answer.rest()

@@ -32,6 +32,7 @@ from rivermouth.ir.events import (
     Unknown,
     Warn,
 )
+from rivermouth.ir.names import quoted
 from rivermouth.ir.request import Request
 from rivermouth.wire import json
 from rivermouth.wire.frame import Frame
@@ -302,7 +303,7 @@ class Decoder:
         for index in [*self._texts, *self._thoughts, *self._args, *self._signatures]:
             events += self._close(index)
         if self._stop_reason not in REASONS:
-            events.append(Warn(f"the upstream's stop_reason {self._stop_reason!r} is not known", "stop_reason"))
+            events.append(Warn(f"the upstream's stop_reason {quoted(self._stop_reason)} is not known", "stop_reason"))
         reason = reason_of(self._stop_reason, called=self._called)
         self._done = True
         return [*events, Finish(reason, self._stop_sequence if self._stop_reason == "stop_sequence" else None)]

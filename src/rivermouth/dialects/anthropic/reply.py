@@ -19,6 +19,7 @@ from rivermouth.dialects.anthropic.tables import REASONS, reason_of, stop_reason
 from rivermouth.dialects.dialect import Answer
 from rivermouth.ir.errors import WireError
 from rivermouth.ir.events import PartKind, Warn
+from rivermouth.ir.names import quoted
 from rivermouth.ir.reply import Choice, Reply, ReplyPart
 from rivermouth.ir.request import File, Image, Reasoning, Refusal, Text, ToolCall
 from rivermouth.wire import json
@@ -88,7 +89,7 @@ def parse_reply(body: bytes) -> Reply:
         parts += _parse_block(raw, f"toolu_{(head.id or 'call').removeprefix('msg_')}_{number}")
     word = head.stop_reason or ""
     known = word in REASONS or not word
-    warning = Warn(f"the upstream's stop_reason {word!r} is not known", "stop_reason")
+    warning = Warn(f"the upstream's stop_reason {quoted(word)} is not known", "stop_reason")
     return Reply(
         choices=(
             Choice(
