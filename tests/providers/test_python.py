@@ -193,13 +193,12 @@ async def test_what_the_function_does_to_its_messages_stays_with_it() -> None:
 
 
 IGNORED_WISHES: dict[str, dict[str, Any]] = {
-    "n": {"n": 2},
     "max_tokens": {"max_tokens": 5},
     "stop": {"stop": ("x",)},
     "tools": {"tools": (Tool("f"),)},
     "thinking": {"thinking": Thinking(effort="low")},
-    "keep_alive": {"local": Local(keep_alive_s=0)},
-    "num_ctx": {"local": Local(context_tokens=10)},
+    "keep_alive_s": {"local": Local(keep_alive_s=0)},
+    "context_tokens": {"local": Local(context_tokens=10)},
     **{name: {"sampling": Sampling(**{name: 1})} for name in Sampling.__struct_fields__},
 }
 
@@ -230,6 +229,7 @@ def test_a_wish_that_is_met_is_not_named(fields: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("param", "fields"),
     [
+        ("n", {"n": 2}),
         ("tool_choice", {"tools": (Tool("f"),), "tool_choice": ToolChoice(Choose.REQUIRED)}),
         ("tool_choice", {"tools": (Tool("f"),), "tool_choice": ToolChoice(Choose.NAMED, "f")}),
         ("response_format", {"response_format": ResponseFormat(Format.JSON)}),

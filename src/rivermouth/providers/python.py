@@ -56,13 +56,12 @@ from rivermouth.providers.provider import NOTHING, Batch, Lease, Upstream
 Stream = Callable[[list[dict[str, str]]], Iterable[str]]
 
 IGNORED: Final[dict[str, Callable[[Request], object]]] = {
-    "n": lambda r: r.n > 1,
     "max_tokens": lambda r: r.max_tokens is not None,
     "stop": lambda r: r.stop,
     "tools": lambda r: r.tools and _choice(r) is not Choose.NONE,
     "thinking": lambda r: r.thinking is not None and r.thinking.enabled,
-    "keep_alive": lambda r: r.local.keep_alive_s is not None,
-    "num_ctx": lambda r: r.local.context_tokens is not None,
+    "keep_alive_s": lambda r: r.local.keep_alive_s is not None,
+    "context_tokens": lambda r: r.local.context_tokens is not None,
 }
 
 _TAKES = (Text, Refusal, Reasoning, ToolCall, ToolResult)
@@ -74,6 +73,8 @@ def check(request: Request, warn: Callable[[str], None]) -> None:
         raise invalid("a Python generator cannot call tools, and this request demands it", "tool_choice")
     if request.response_format is not None and request.response_format.kind is not Format.TEXT:
         raise invalid("a Python generator cannot promise a JSON answer", "response_format")
+    if request.n > 1:
+        raise invalid("a Python generator gives one answer", "n")
     for message in request.messages:
         for part in message.parts:
             if not _is_text(part):
