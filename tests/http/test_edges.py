@@ -99,3 +99,11 @@ async def test_a_call_that_cannot_be_recorded_is_nobodys_fault_but_ours(
             assert "could not be recorded" in refused
             assert "scripted" not in refused
         await server.idle()
+
+
+@pytest.mark.parametrize("name", ["m" * 5000, "a%00b", "a%0d%0ab"])
+async def test_so_has_one_in_a_path(server: Lab, name: str) -> None:
+    async with connected(server.port) as client:
+        answer = await client.ask("GET", f"/v1/models/{name}")
+        assert answer.status == 400
+        assert len(await answer.rest()) < 2000

@@ -242,6 +242,7 @@ class Engine:
         if not isinstance(request, EmbedRequest) or encode is None:
             raise TypeError("embed takes an EmbedRequest and a dialect that has embeddings")
         provider = self._providers[endpoint.provider]
+        call.ledger.ignored = () if provider.dialect is not None else request.unmodelled
         lease: Lease | None = None
         deadlines: Deadlines | None = None
         try:

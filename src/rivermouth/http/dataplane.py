@@ -28,6 +28,7 @@ from rivermouth.http.protocol import HANG_UP
 from rivermouth.http.routes import Match, NoRoute, Routes
 from rivermouth.http.sink import AsgiSink, Send
 from rivermouth.ir.errors import ApiError, Kind, WireError, invalid
+from rivermouth.ir.names import model_name
 from rivermouth.ir.request import EmbedRequest, Request
 from rivermouth.routing.catalog import Catalog
 from rivermouth.store.port import CallRecord
@@ -214,8 +215,8 @@ class DataPlane:
         if dialect.encode_model is None:
             raise TypeError(f"{dialect.name} routes a model and cannot encode it")
         read = dialect.bodies.get(Operation.MODEL)
-        name = match.model if match.model is not None or read is None else read(exchange.body)
-        await exchange.json(dialect.encode_model(await self._catalog.model(name or ""), match.route))
+        name = read(exchange.body) if match.model is None and read is not None else model_name(match.model)
+        await exchange.json(dialect.encode_model(await self._catalog.model(name), match.route))
 
     def _call(self, exchange: Exchange, request: Request | EmbedRequest) -> Call:
         match = exchange.match
