@@ -112,6 +112,19 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield place
 
 
+@pytest.fixture(scope="session", autouse=True)
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Where this process may not write compiled modules, its children keep theirs for each other, over all workers:
+    importing the server takes less than compiling it."""
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    with pytest.MonkeyPatch.context() as patch:
+        if sys.dont_write_bytecode and "PYTHONPYCACHEPREFIX" not in os.environ:
+            patch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
+            patch.setenv("PYTHONPYCACHEPREFIX", str(shared / "compiled"))
+        yield
+
+
 @pytest.fixture
 def data_dir(tmp_path: Path) -> Path:
     """An empty data directory."""

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -25,17 +23,6 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "plain": build(place / "plain.gguf", template=None, ctx=16_384),
         "f16": build(place / "f16.gguf", unpacked=True),
     }
-
-
-@pytest.fixture(scope="session", autouse=True)
-def compiled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Where this process may not write compiled modules, its children keep theirs for each other: the engine's packages
-    take longer to compile than to run."""
-    with pytest.MonkeyPatch.context() as patch:
-        if sys.dont_write_bytecode and "PYTHONPYCACHEPREFIX" not in os.environ:
-            patch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
-            patch.setenv("PYTHONPYCACHEPREFIX", str(tmp_path_factory.mktemp("compiled")))
-        yield
 
 
 @pytest.fixture(scope="session")
