@@ -185,7 +185,14 @@ class TestAddresses:
     async def test_and_nothing_is_beside_it(self, mounted: Lab, path: str) -> None:
         async with asking(mounted.port, path, method="GET") as answer:
             assert answer.status == 404
-            assert "base path" in (await answer.json())["error"]
+            assert "/ai/river" in (await answer.json())["error"]["message"]
+
+    @pytest.mark.parametrize("path", ["/chat/completions", "/openai/chat/completions", "/anthropic/messages"])
+    async def test_a_base_url_without_its_version_is_told_so(self, server: Lab, path: str) -> None:
+        async with asking(server.port, path, b"{}") as answer:
+            error = (await answer.json())["error"]
+        assert (answer.status, error["code"]) == (404, "unknown_url")
+        assert "Base URLs end in /v1 for OpenAI clients" in error["message"]
 
     @pytest.mark.parametrize(
         ("path", "status"),

@@ -186,9 +186,9 @@ def test_usage_sums_by_model_status_and_currency(store: CallStore):
         (u.model, u.status, u.currency): (u.calls, u.output_tokens, u.price_amount, u.at_least) for u in store.usage()
     }
     assert rows == {
-        ("gpt-x-2026", Status.COMPLETED, "EUR"): (2, 14, 0.75, 1),
-        ("gpt-x-2026", Status.COMPLETED, "USD"): (1, 7, 1.0, 0),
-        ("gpt-x-2026", Status.CANCELLED, "EUR"): (1, 7, 0.125, 0),
+        ("lab/gpt-x-2026", Status.COMPLETED, "EUR"): (2, 14, 0.75, 1),
+        ("lab/gpt-x-2026", Status.COMPLETED, "USD"): (1, 7, 1.0, 0),
+        ("lab/gpt-x-2026", Status.CANCELLED, "EUR"): (1, 7, 0.125, 0),
         ("gpt-x", Status.FAILED, None): (1, 0, 0.0, 0),
     }
     assert [u.calls for u in store.usage(since_ns=4_000_000_000, until_ns=5_000_000_000)] == [1]

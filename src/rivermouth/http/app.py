@@ -9,11 +9,11 @@ from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any
 
 from rivermouth.http.dataplane import DataPlane
+from rivermouth.http.envelope import envelope
 from rivermouth.http.headers import JSON, Header
 from rivermouth.http.keys import Keys
 from rivermouth.http.origins import Origins
 from rivermouth.http.sink import Send
-from rivermouth.wire import json
 
 Scope = MutableMapping[str, Any]
 AsgiApp = Callable[[Any, Any, Any], Awaitable[None]]
@@ -39,7 +39,7 @@ class App:
         path = raw_path(scope)
         if self._base_path:
             if not (path + "/").startswith(self._base_path + "/"):
-                await _answer(send, 404, "this server is mounted under a base path", [])
+                await _answer(send, 404, f"this server is mounted under {self._base_path}", [])
                 return
             path = path.removeprefix(self._base_path) or "/"
             decoded = scope["path"].removeprefix(self._base_path) or "/"
@@ -82,7 +82,7 @@ def _with_headers(send: Send, extra: tuple[Header, ...]) -> Send:
 
 
 async def _answer(send: Send, status: int, message: str, headers: list[Header]) -> None:
-    body = json.encode({"error": message}) if message else b""
+    body = envelope(status, message) if message else b""
     start = {"type": "http.response.start", "status": status, "headers": [JSON, *headers]}
     await send(start)
     await send({"type": "http.response.body", "body": body, "more_body": False})

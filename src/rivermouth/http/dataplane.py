@@ -19,6 +19,7 @@ from rivermouth.engine.engine import Engine
 from rivermouth.engine.interrupt import By
 from rivermouth.http.body import ClientLeft, Receive, read_body
 from rivermouth.http.disconnect import Watched
+from rivermouth.http.envelope import CODES
 from rivermouth.http.headers import JSON, Header, client_request_id, get, identity
 from rivermouth.http.keys import Keys
 from rivermouth.http.lifecycle import Lifecycle
@@ -123,7 +124,8 @@ class DataPlane:
             return
         try:
             if verdict.status:
-                raise ApiError(Kind.PERMISSION, verdict.message, status=verdict.status)
+                code = CODES.get(verdict.status)
+                raise ApiError(Kind.PERMISSION, verdict.message, status=verdict.status, code=code)
             key = self._admit(headers, scope["query_string"])
             if isinstance(found, NoRoute):
                 common += [(b"allow", ", ".join(found.allowed).encode())] if found.allowed else []

@@ -29,6 +29,8 @@ from collections.abc import Callable, Iterable
 from importlib import import_module
 from typing import Any, Final
 
+import structlog
+
 from rivermouth.bridge import AsyncTokenStream, foreign_error
 from rivermouth.ir.errors import ApiError, Kind, invalid
 from rivermouth.ir.events import Event, Finish, PartEnd, PartKind, PartStart, Reason, Start, TextDelta, Usage
@@ -52,6 +54,8 @@ from rivermouth.ir.request import (
 )
 from rivermouth.ir.tokens import estimate_tokens
 from rivermouth.providers.provider import NOTHING, Batch, Lease, Upstream
+
+log = structlog.get_logger()
 
 Stream = Callable[[list[dict[str, str]]], Iterable[str]]
 
@@ -258,6 +262,8 @@ class _Worker:
             # A copy: what the function does to its messages is its own affair.
             self._hand_over(self._stream([dict(m) for m in self.messages]))
         except BaseException as error:  # not Exception: a bot's sys.exit() would end the thread without a word
+            if not isinstance(error, ApiError):  # its author has to see where
+                log.warning("provider.raised", provider=self._provider, exc_info=True)
             self.tokens.fail(error if isinstance(error, ApiError) else foreign_error(error, self._provider))
         finally:
             self._release()

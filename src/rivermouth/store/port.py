@@ -148,8 +148,8 @@ class CallFilter(msgspec.Struct, frozen=True, kw_only=True):
 class UsageRow(msgspec.Struct, frozen=True, kw_only=True):
     """Sums over the calls of one model, status and currency.
 
-    model: the one used, or the one asked for where none was.  Sums are over the known values; `estimated` and
-    `at_least` say how many of the calls carry such a number.
+    model: "provider/model" as used, or the name asked for where nobody was asked.  Sums are over the known values;
+    `estimated` and `at_least` say how many of the calls carry such a number.
     """
 
     model: str

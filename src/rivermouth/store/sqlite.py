@@ -200,7 +200,8 @@ def _conditions(where: CallFilter) -> list[ColumnElement[bool]]:
 
 
 def _usage(where: CallFilter) -> Select[Any]:
-    model = func.coalesce(calls.c.model_used, calls.c.model_asked).label("model")
+    used = calls.c.provider + "/" + calls.c.model_used  # NULL where nobody was asked
+    model = func.coalesce(used, calls.c.model_asked).label("model")
     sums = [
         func.coalesce(func.sum(calls.c[name]), 0).label(name)
         for name in ("input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens", "estimated", "at_least")

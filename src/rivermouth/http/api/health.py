@@ -6,12 +6,15 @@ from collections.abc import Callable
 from typing import Any
 
 from litestar import Litestar, MediaType, Request, Response, get, route
+from litestar.exceptions import NotFoundException
 from litestar.openapi import OpenAPIConfig
 from litestar.openapi.plugins import JsonRenderPlugin
 
+from rivermouth.http.envelope import envelope
 from rivermouth.http.lifecycle import Lifecycle
 from rivermouth.observe import CONTENT_TYPE
 
+BASES = "Base URLs end in /v1 for OpenAI clients, and in the port for Anthropic and Ollama ones."
 RUNNING = "Ollama is running"
 """The text that Ollama's clients probe for (R22)."""
 
@@ -41,8 +44,15 @@ def platform(
         """Everything measured, as Prometheus reads it."""
         return Response(metrics(), media_type=CONTENT_TYPE)
 
+    def unknown(request: Request[Any, Any, Any], error: NotFoundException) -> Response[bytes]:
+        """The commonest mistake is a base URL without its /v1."""
+        path = request.scope["path"][:200]
+        message = f"unknown url: {request.method} {path}. {BASES}"
+        return Response(envelope(404, message), media_type=MediaType.JSON, status_code=404)
+
     return Litestar(
         route_handlers=[root, health, prometheus],
+        exception_handlers={NotFoundException: unknown},
         openapi_config=OpenAPIConfig(
             title="Rivermouth", version=version, path="/schema", render_plugins=[JsonRenderPlugin()]
         ),

@@ -1,0 +1,15 @@
+"""Errors outside every dialect: paths that are nobody's, hosts and origins that may not ask."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from rivermouth.wire import json
+
+CODES: Final = {401: "invalid_api_key", 403: "origin_not_allowed", 404: "unknown_url", 421: "host_not_allowed"}
+
+
+def envelope(status: int, message: str) -> bytes:
+    """An error outside every dialect, in the shape that most SDKs can read."""
+    kind = "invalid_request_error" if status < 500 else "server_error"
+    return json.encode({"error": {"message": message, "type": kind, "param": None, "code": CODES.get(status)}})
