@@ -24,6 +24,7 @@ from rivermouth.config.schema import ConfigFile, Table
 from rivermouth.config.shape import NOT_YET
 from rivermouth.dialects import discover
 from rivermouth.engine.deadlines import WORDS
+from rivermouth.http.envelope import CODES
 from rivermouth.http.headers import EXPOSED, ID_NAMES
 from rivermouth.ir.errors import Kind
 from rivermouth.local import pip
@@ -238,7 +239,7 @@ def test_every_code_of_ours_is_explained_with_its_kind() -> None:
     nodes = [n for path, tree in TREES.items() if "/dialects/" not in path.as_posix() for n in ast.walk(tree)]
     takers = {taker.name: place for taker in nodes for place in places_of_codes(taker)}
     ours = {code for node in nodes if isinstance(node, ast.Call) for code in codes(node, takers)}
-    ours |= {f"{clock}_timeout" for clock in WORDS} | {code for _, _, code, _ in pip.FAILURES}
+    ours |= {f"{clock}_timeout" for clock in WORDS} | {code for _, _, code, _ in pip.FAILURES} | set(CODES.values())
     assert ours == set(explained)
 
 
