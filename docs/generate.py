@@ -7,7 +7,7 @@ import inspect
 import re
 import sys
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 from pathlib import Path
 from types import NoneType
@@ -29,6 +29,9 @@ from rivermouth.ir.errors import ADVICE, Kind
 from rivermouth.ir.grammar import DELTAS, STREAM
 from rivermouth.observe import Metrics
 from rivermouth.providers.quirks import QUIRKS
+from rivermouth.providers.scripted import PERSONAS
+from rivermouth.providers.scripted.embedding import DIMENSIONS
+from rivermouth.providers.scripted.script import Persona
 from rivermouth.secrets import Secret
 from rivermouth.store.port import AttemptRecord, CallRecord, Outcome, Status
 
@@ -82,6 +85,31 @@ ENVIRONMENT: Final[dict[str, str]] = {
 }
 """Variables that mean something, beside those of the presets and those that a file names as `env:NAME`."""
 
+
+TRAITS: Final[dict[str, Callable[[Any], str]]] = {
+    "thinks": lambda _: "reasons first, also without being asked to",
+    "text_tokens": lambda count: f"says {count} tokens",
+    "pause_s": lambda pause_s: f"waits {pause_s * 1000:.0f} ms before each token",
+    "fails_after": lambda count: f"fails after {count} tokens, as an upstream would",
+    "silent": lambda _: "ends cleanly without having said anything, which makes the call an error",
+    "embeds": lambda _: f"gives vectors of {DIMENSIONS} dimensions, nearer each other when texts share words",
+}
+"""Field of `Persona` -> what a scripted model does where it is set.  One that is not here stops the page."""
+
+PLAIN_PERSONA: Final = "quotes the last message"
+
+CUES: Final[dict[str, str]] = {
+    "tools are offered": "The first of them is called, with the smallest arguments that its schema allows.",
+    "`tool_choice` names one": "That one is called. With `none`, none is.",
+    'the last message has the word "both"': "The tool is called twice, unless parallel calls are switched off.",
+    "tool results came last": "They are quoted, and nothing is called.",
+    "reasoning is asked for": "It comes first, within its budget; where it is switched off, none comes.",
+    "an answer in JSON is asked for": "With a schema the smallest document that it allows, else an object.",
+    "stop sequences or a token limit": "The answer is cut there, and says so.",
+    "several choices": "They take turns, token by token.",
+    "images, files or sounds": "Their number is told.",
+}
+"""What in a request makes a scripted model do something, and what."""
 
 DIALECTS: Final = (
     "What a dialect cannot carry is left out when an upstream that speaks it is asked by a client of another dialect, "
@@ -327,6 +355,28 @@ def switches() -> Iterator[tuple[str, str]]:
             yield code(preset.address), f"Switches on the provider `{name}`, and says where it is."
 
 
+# -- the scripted models
+
+
+def scripted_page() -> list[str]:
+    lines = [
+        "## Scripted models",
+        "",
+        "`rivermouth serve --scripted` adds them. The same request gets the same words. A token: up to eight letters.",
+        "",
+    ]
+    lines += rows(("Model", "What it does"), ((code(name), traits(persona)) for name, persona in PERSONAS.items()))
+    lines += ["What is in the request decides the rest, for every one of them that says something.", ""]
+    return lines + rows(("In a request", "What comes of it"), CUES.items())
+
+
+def traits(persona: Persona) -> str:
+    """What makes it another than the plain one."""
+    plain = Persona()
+    names = [name for name in Persona.__struct_fields__ if getattr(persona, name) != getattr(plain, name)]
+    return ", ".join(TRAITS[name](getattr(persona, name)) for name in names) or PLAIN_PERSONA
+
+
 # -- the command line and the metrics
 
 
@@ -408,7 +458,7 @@ def generate() -> str:
     for name in sorted(discover()):
         lines += dialect_page(discover()[name])
     lines += own_routes_page() + headers_page() + grammar_page() + errors_page()
-    lines += settings_page() + commands_page() + metrics_page()
+    lines += settings_page() + scripted_page() + commands_page() + metrics_page()
     return "\n".join(lines).rstrip() + "\n"
 
 

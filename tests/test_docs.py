@@ -30,6 +30,7 @@ from rivermouth.ir.errors import Kind
 from rivermouth.local import pip
 from rivermouth.observe import Metrics
 from rivermouth.providers.quirks import QUIRKS
+from rivermouth.providers.scripted import PERSONAS
 from tests.promises import DOCS, ROOT
 
 PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
@@ -79,7 +80,7 @@ def test_the_reference_names_every_dialect_route_error_kind_setting_command_and_
     wanted |= {f"| `{path.rpartition('.')[2]}` |" for path in setting_paths(ConfigFile)}
     wanted |= {f"### `{words}`" for words, _ in walk(typer.main.get_command(app), "rivermouth")}
     wanted |= {f"| {code.value} |" for code in Exit}
-    wanted |= {f"| `{word}` |" for word in QUIRKS}
+    wanted |= {f"| `{word}` |" for word in (*QUIRKS, *PERSONAS)}
     wanted |= {f"`{name}`" for preset in PRESETS.values() for name in (*preset.keys, preset.address) if name}
     wanted |= {f"| `{name}` |" for name in re.findall(r"^# HELP (\S+)", Metrics().render().decode(), re.MULTILINE)}
     wanted -= {each for each in wanted if each.startswith(("| `process_", "| `python_"))}  # not ours

@@ -32,6 +32,7 @@ FORBIDDEN = {
 
 # Where a failure of any kind must become an answer, and nowhere else.
 MAY_CATCH_ALL = {
+    "bridge.py foreign_error",  # an exception of somebody else's that cannot even be printed
     "engine/engine.py Engine._run",  # the pump's seam: the client and the record learn of it
     "http/dataplane.py DataPlane.__call__",  # the edge: a fault of ours is an answer, not a dropped connection
     "providers/python.py load",  # a module of the user's own

@@ -327,7 +327,10 @@ class AsyncTokenStream:
 
 def foreign_error(error: BaseException, provider: str | None = None) -> ApiError:
     """An exception of somebody else's code as one of ours, with its class and its message."""
-    said = str(error)
+    try:
+        said = str(error)
+    except Exception:  # an exception of somebody else's that cannot even be printed
+        said = ""
     message = f"{type(error).__name__}: {said}" if said else type(error).__name__
     return ApiError(Kind.UPSTREAM, message, provider=provider)
 

@@ -72,12 +72,12 @@ def test_usage_sums_by_model_and_status(cli: Cli, recorded: Path) -> None:
     ran = cli("calls", "--usage")
     rows = [row.split() for row in ran.out.splitlines()]
     assert rows[0] == ["MODEL", "STATUS", "CALLS", "IN", "OUT", "CACHED", "REASONING", "COST"]
-    assert ["gpt-x-2026", "completed", "1", "11", "7", "0", "0", "9.75e-05", "EUR"] in rows
-    assert ["gpt-x-2026", "cancelled", "1", "11", "~3+", "0", "0", "9.75e-05", "EUR"] in rows
+    assert ["lab/gpt-x-2026", "completed", "1", "11", "7", "0", "0", "9.75e-05", "EUR"] in rows
+    assert ["lab/gpt-x-2026", "cancelled", "1", "11", "~3+", "0", "0", "9.75e-05", "EUR"] in rows
     assert "~ some of these were counted here" in ran.err
     sums = json.decode(cli("calls", "--usage", "--json").out.encode())
     assert {(row["model"], row["status"]): row["calls"] for row in sums} == {
-        ("gpt-x", "open"): 1, ("gpt-x-2026", "cancelled"): 1, ("gpt-x-2026", "completed"): 1,
+        ("gpt-x", "open"): 1, ("lab/gpt-x-2026", "cancelled"): 1, ("lab/gpt-x-2026", "completed"): 1,
         ("\x1b[2Jevil", "failed"): 1,
     }  # fmt: skip
 
@@ -107,6 +107,24 @@ def test_what_is_not_known_is_not_zero() -> None:
     assert how(call) == "failed"
     assert price(None, "EUR") == ""
     assert not any(line.startswith("first token") for line in account(call))
+
+
+def test_the_beginning_of_an_id_is_enough_when_only_one_has_it(cli: Cli, recorded: Path) -> None:
+    store = SqliteCallStore.open(recorded / "rivermouth.db")
+    store.insert_open([opened(5, id="req_other")])
+    store.dispose()
+    assert "req_other" in cli("calls", "show", "req_ot").out
+    several = cli("calls", "show", "req_00000")
+    assert (several.code, several.out) == (5, "")
+    assert "several calls begin with 'req_00000'" in several.err
+    assert cli("calls", "show", "").code == 5
+
+
+def test_a_failed_call_was_answered_by_nobody(cli: Cli, recorded: Path) -> None:
+    assert "answered by" in cli("calls", "show", opened(1).id).out
+    failed = cli("calls", "show", opened(3).id).out
+    assert "asked last" in failed
+    assert "answered by" not in failed
 
 
 def test_a_call_that_is_not_there(cli: Cli, recorded: Path) -> None:

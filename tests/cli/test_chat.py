@@ -73,6 +73,13 @@ def test_a_failure_is_a_sentence_and_a_code(cli: Cli, server: Running, model: st
     assert "Traceback" not in ran.err
 
 
+def test_a_server_that_is_named_needs_no_configuration_of_its_own(cli: Cli, server: Running, tmp_path: Path) -> None:
+    (tmp_path / "rivermouth.toml").write_text('[server]\nkeys = ["env:NOT_SET_HERE"]\n', encoding="utf-8")
+    assert cli("chat", "-p", "Hi", "--url", server.url, "--api-key", "k") == (0, TEXT + "\n", "")
+    assert cli("ps", "--url", server.url, "--api-key", "k").code == 0
+    assert cli("chat", "-p", "Hi").code == 3
+
+
 def test_without_any_server_one_is_started_in_the_process(
     cli: Cli, data_dir: Path, models: Registry, tiny_file: Path, silent: Path
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 
 from rivermouth.cli import demo
 from rivermouth.cli.demo import FALLEN_BACK, HONEST, MODEL, timing, ways
+from rivermouth.cli.term import own_name
 from rivermouth.local.registry import Registry
 from tests.cli.asking import on_terminal, run
 from tests.local.asking import install
@@ -61,13 +63,13 @@ def test_without_the_engine_nothing_is_pulled(data_dir: Path, monkeypatch: pytes
 
 
 def test_the_lines_say_when_a_model_is_scripted() -> None:
-    assert "The model above is scripted." in ways("http://x", "scripted")
-    assert not any("scripted" in line for line in ways("http://x", MODEL))
+    assert "The model above is scripted." in ways("http://x", "scripted", "rivermouth")
+    assert not any("scripted" in line for line in ways("http://x", MODEL, "rivermouth"))
 
 
 def test_the_line_for_each_sdk_is_code_that_streams_an_answer(server: Running) -> None:
     sdks = {"OpenAI": openai.OpenAI, "Anthropic": anthropic.Anthropic, "Client": ollama.Client}
-    lines = [line.strip() for line in ways(server.url, "scripted") if line.startswith("    ")]
+    lines = [line.strip() for line in ways(server.url, "scripted", "rivermouth") if line.startswith("    ")]
     assert [line.partition("(")[0] for line in lines] == list(sdks)
     for line, (name, sdk) in zip(lines, sdks.items(), strict=True):
         made: list[Any] = []
@@ -78,6 +80,25 @@ def test_the_line_for_each_sdk_is_code_that_streams_an_answer(server: Running) -
 
         assert len(list(eval(line, {name: client}))) > 2
         (made[0]._client if name == "Client" else made[0]).close()
+
+
+def test_the_last_lines_name_the_command_as_it_can_be_called(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(sys, "argv", [".venv/bin/rivermouth", "demo"])
+    assert own_name() == ".venv/bin/rivermouth"
+    assert f"In another terminal: {own_name()} chat m" in "\n".join(ways("http://x", "m", own_name()))
+    monkeypatch.setattr(sys, "argv", ["/elsewhere/rivermouth/__main__.py", "demo"])
+    assert own_name() == f"{sys.executable} -m rivermouth"
+    (tmp_path / "rivermouth").touch(mode=0o755)
+    assert own_name() == "rivermouth"
+
+
+def test_beside_a_running_server_the_data_directory_is_the_first_thing_it_says(server: Running) -> None:
+    ran = run("demo", "--once", "--data-dir", server.data, "--port", str(server.port))
+    assert ran.code == 4
+    assert ran.err.startswith(f"rivermouth: the data directory {server.data} is in use")
+    assert "--data-dir" in ran.err
+    assert "taken" not in ran.err
 
 
 def test_speed_is_counted_from_the_first_token() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -11,7 +12,8 @@ from rivermouth.cli import doctor
 from rivermouth.cli.client import Client
 from rivermouth.cli.doctor import State
 from rivermouth.cli.engine_probe import Probe
-from rivermouth.config import Config, ProviderConfig
+from rivermouth.cli.places import announced
+from rivermouth.config import Config, ProviderConfig, load
 from rivermouth.ir.events import TextDelta
 from rivermouth.ir.request import Message, Request, Role, Text
 from rivermouth.local.registry import Registry
@@ -73,6 +75,25 @@ def test_providers_are_told_with_what_enables_them_and_without_their_keys() -> N
         "groq at http://127.0.0.1:2, enabled by the environment's GROQ_API_KEY",
     ]
     assert "the-key" not in json.encode(found).decode()
+
+
+def test_a_bot_that_cannot_be_called_is_broken(tmp_path: Path) -> None:
+    bot = ProviderConfig(name="mybot", python="no_such_module_of_mine:stream")
+    (found,) = doctor.providers(Config(file="x.toml", providers={"mybot": bot}))
+    assert found.state is State.BROKEN
+    assert "the module cannot be imported" in found.text
+
+
+def test_a_server_that_holds_the_lock_and_does_not_answer_is_noted(data_dir: Path, silent: Path) -> None:
+    data = DataDir(data_dir)
+    config = load(silent, {}, frozenset())
+    assert doctor.server(config, data, doctor.lock(data)).text == "none answers"
+    address = f"https://127.0.0.1:{config.server.port}"
+    with data.lock(), announced(data, address):
+        found = doctor.server(config, data, doctor.lock(data))
+    assert found.state is State.NOTE
+    assert found.text.startswith(f"the server with pid {os.getpid()} does not answer at {address} or ")
+    assert "chat --url" in found.text
 
 
 def test_the_holder_of_the_lock_is_seen_without_taking_it(data_dir: Path) -> None:

@@ -148,6 +148,11 @@ def test_pull_for_a_log_says_each_step_once(cli: Cli, tiny_file: Path) -> None:
     assert "rivermouth chat mine" in said[3]
 
 
+def test_pull_of_what_is_here_says_so(cli: Cli, tiny_file: Path) -> None:
+    assert "mine is here." in cli("pull", "mine", "--file", tiny_file).err
+    assert "mine is already here." in cli("pull", "mine", "--file", tiny_file).err
+
+
 def test_pull_of_other_bytes_than_were_named_keeps_nothing(cli: Cli, models: Registry, tiny_file: Path) -> None:
     wrong = hashlib.sha256(b"other").hexdigest()
     ran = cli("pull", "mine", "--file", tiny_file, "--sha256", wrong, "--json")

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from rivermouth.cli.bots import warn
+from rivermouth.cli.certificate import usable
 from rivermouth.cli.places import ADDRESS_FILE, addresses, announced, running
 from rivermouth.cli.serve import FIRST_STEPS, address, welcome
 from rivermouth.cli.term import Exit
@@ -15,6 +17,7 @@ from rivermouth.secrets import Secret
 from rivermouth.store.datadir import DataDir
 from tests import running as real
 from tests.cli.asking import Cli, run
+from tests.engine.tls import self_signed
 from tests.fakes import JSON, Asked, FakeUpstream
 from tests.running import Running
 
@@ -44,7 +47,7 @@ def test_the_welcome_names_what_there_is(data_dir: Path) -> None:
 def test_two_servers_do_not_share_a_data_directory(server: Running) -> None:
     ran = run("serve", "--data-dir", server.data, "--port", "0")
     assert ran.code == 4
-    assert f"in use by a server with pid {server.process.pid}" in ran.err
+    assert f"in use by a server with pid {server.process.pid}; --data-dir" in ran.err
     assert "Traceback" not in ran.err
 
 
@@ -63,6 +66,55 @@ def test_a_fault_of_the_configuration_is_told_with_its_line(cli: Cli, tmp_path: 
     assert lines[0].startswith(f"rivermouth: {file}:2: server.prot: unknown key")
     assert lines[1].startswith(f"{file}:4: timeouts.idle_s: ")
     assert len(lines) == 2
+
+
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with two certificates, their keys, and a file that is neither."""
+    folder = tmp_path_factory.mktemp("certificates")
+    for name in ("one", "two"):
+        certificate, key = self_signed(folder)
+        certificate.rename(folder / f"{name}.pem")
+        key.rename(folder / f"{name}.key")
+    (folder / "text").write_text("no PEM", encoding="utf-8")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("certificate", "key", "words"),
+    [
+        ("missing", "one.key", "--tls-cert {0}/missing: No such file"),
+        ("one.pem", "missing", "--tls-key {0}/missing: No such file"),
+        ("text", "one.key", "--tls-cert {0}/text: holds no certificate"),
+        ("one.pem", "text", "--tls-key {0}/text: holds no key"),
+        ("one.pem", "two.key", "--tls-key {0}/two.key: is not the key of the certificate"),
+    ],
+)
+def test_a_certificate_that_cannot_be_used_is_a_sentence(
+    cli: Cli, pairs: Path, certificate: str, key: str, words: str
+) -> None:
+    ran = cli("serve", "--port", "0", "--tls-cert", pairs / certificate, "--tls-key", pairs / key)
+    assert ran.code == Exit.CONFIG
+    assert words.format(pairs) in ran.err
+    assert len(ran.err.splitlines()) == 1
+
+
+def test_a_certificate_and_its_key_can_be_used(pairs: Path) -> None:
+    usable((str(pairs / "one.pem"), str(pairs / "one.key")))
+
+
+def test_a_bot_that_cannot_be_imported_is_told_at_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "quitting_bot.py").write_text("raise SystemExit\n", encoding="utf-8")
+    (tmp_path / "good_bot.py").write_text("def stream(messages):\n    yield 'Hi'\n", encoding="utf-8")
+    targets = {"good": "good_bot:stream", "typo": "good_bot:strem", "gone": "no_such_bot:f", "quits": "quitting_bot:f"}
+    warn(Config(providers={name: ProviderConfig(name=name, python=at) for name, at in targets.items()})).join()
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split()[1] for line in lines] == ["typo:", "gone:", "quits:"]
+    assert "no function 'strem'" in lines[0]
+    assert "providers.gone.python" in lines[1]
 
 
 def test_the_file_in_the_folder_is_found(cli: Cli, tmp_path: Path) -> None:

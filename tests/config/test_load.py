@@ -9,6 +9,7 @@ import pytest
 
 from rivermouth.config import Config, ConfigError, load, override, parse
 from rivermouth.config.schema import ConfigFile, Duration
+from tests.engine.tls import self_signed
 
 DIALECTS = frozenset({"openai_chat", "anthropic", "ollama"})
 
@@ -76,6 +77,8 @@ def problems(text: str, environ: dict[str, str] | None = None) -> list[str]:
 def test_the_documented_file_loads(tmp_path: Path):
     file = tmp_path / "rivermouth.toml"
     file.write_text(DOCUMENTED)
+    (tmp_path / "certs").mkdir()
+    self_signed(tmp_path)[0].rename(tmp_path / "certs/lab.pem")
     config = load(file, ENVIRON, DIALECTS)
     lab = config.providers["lab"]
     assert list(config.providers) == ["openai", "lab", "mybot"]
@@ -93,6 +96,21 @@ def test_the_documented_file_loads(tmp_path: Path):
     assert config.endpoints["lab-eu"].price.cost(1_000_000, 100_000) == 3.5
     assert (config.local.keep_alive, config.local.chat_template) == (5400, False)
     assert config.openai.role == "every"
+
+
+def test_an_authority_that_cannot_be_used_is_a_fault_of_its_line(tmp_path: Path):
+    file = tmp_path / "rivermouth.toml"
+    file.write_text(DOCUMENTED)
+    authority = tmp_path / "certs/lab.pem"
+    place = f"{file}:13: providers.lab.ca_file: {authority}"
+    with pytest.raises(ConfigError) as caught:
+        load(file, ENVIRON, DIALECTS)
+    assert str(caught.value) == f"{place} cannot be read: No such file or directory"
+    authority.parent.mkdir()
+    authority.write_text("no PEM")
+    with pytest.raises(ConfigError) as caught:
+        load(file, ENVIRON, DIALECTS)
+    assert str(caught.value) == f"{place} holds no certificate in PEM"
 
 
 def test_without_a_file_everything_has_its_default():

@@ -21,6 +21,7 @@ from rivermouth.ir.events import (
     TextDelta,
     Usage,
     Warn,
+    believable,
     merge_usage,
 )
 from rivermouth.ir.fold import Fold, fold, unfold
@@ -139,11 +140,25 @@ class TestMergeUsage:
     def test_what_nobody_said_is_none(self) -> None:
         assert merge_usage(Usage(input_tokens=1), Usage(output_tokens=2)).cached_tokens is None
 
-    @given(partial_usages)
+    @pytest.mark.parametrize("wrong", [-1, 2**53 + 1, 10**30])
+    def test_a_count_that_cannot_be_was_not_said(self, wrong: int) -> None:
+        usage = merge_usage(
+            None, Usage(input_tokens=wrong, output_tokens=wrong, cached_tokens=wrong, reasoning_tokens=1)
+        )
+        assert usage == Usage(reasoning_tokens=1)
+        assert merge_usage(Usage(input_tokens=7), Usage(input_tokens=wrong)) == Usage(input_tokens=7)
+
+    def test_a_part_is_not_above_its_whole(self) -> None:
+        said = Usage(input_tokens=5, cached_tokens=999, cache_write_tokens=7, output_tokens=3, reasoning_tokens=4)
+        assert merge_usage(None, said) == Usage(
+            input_tokens=5, cached_tokens=5, cache_write_tokens=5, output_tokens=3, reasoning_tokens=3
+        )
+
+    @given(partial_usages.map(believable))
     def test_the_first_stands(self, usage: Usage) -> None:
         assert merge_usage(None, usage) == usage
 
-    @given(partial_usages, partial_usages)
+    @given(partial_usages.map(believable), partial_usages.map(believable))
     def test_each_field_is_the_last_one_said(self, old: Usage, new: Usage) -> None:
         merged = merge_usage(old, new)
         for name in Usage.__struct_fields__:

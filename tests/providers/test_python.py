@@ -262,6 +262,27 @@ def test_any_request_is_refused_or_flattened(request: Request) -> None:
 # How it fails.
 
 
+class Unprintable(Exception):
+    """Cannot even say what it is."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+class Markup(str):
+    """A text that is more than a text, as some libraries give."""
+
+    __slots__ = ()
+
+
+async def test_a_text_of_another_class_is_a_text() -> None:
+    upstream = await opened(PythonProvider("mybot", lambda messages: iter([Markup("<b>"), Markup("x")])))
+    seen = [event async for events in batches(upstream) for event in events]
+    await upstream.close()
+    assert texts_of(seen) == ["<b>", "x"]
+    assert all(type(text) is str for text in texts_of(seen))
+
+
 @pytest.mark.fault("F10")
 @pytest.mark.parametrize(
     ("error", "said"),
@@ -269,6 +290,7 @@ def test_any_request_is_refused_or_flattened(request: Request) -> None:
         (ValueError("bad day"), "ValueError: bad day"),
         (KeyError(), "KeyError"),
         (SystemExit(3), "SystemExit: 3"),
+        (Unprintable(), "Unprintable"),
         (StopIteration(), "RuntimeError: generator raised StopIteration"),
     ],
 )

@@ -106,6 +106,7 @@ async def test_an_unknown_name_is_a_404_with_the_near_names() -> None:
     with pytest.raises(ApiError) as caught:
         await names.plan("nothing-like-it-at-all-0123456789")
     assert caught.value.kind is Kind.NOT_FOUND
+    assert "; there are: writer, " in caught.value.message
 
 
 async def test_a_slash_name_of_an_unknown_provider_is_looked_up_as_a_bare_name() -> None:

@@ -5,6 +5,7 @@ serve pull models ps     one module for each command, or for a family of small o
 chat calls doctor demo
 places, client           where a command finds its configuration, its data and a running server; how it asks one
 serving, embedded        a server in this thread, and one in another
+bots, certificate        what is looked at before the first call needs it
 term, words              how the command line speaks
 """
 

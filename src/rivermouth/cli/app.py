@@ -201,7 +201,10 @@ def calls(
 @calls_app.command("show")
 def calls_show(
     context: typer.Context,
-    call_id: Annotated[str, typer.Argument(metavar="ID", help="As `calls` shows it, or an answer's x-request-id.")],
+    call_id: Annotated[
+        str,
+        typer.Argument(metavar="ID", help="As `calls` shows it, or an answer's x-request-id; its beginning is enough."),
+    ],
     data_dir: Data = None,
     config: Config = None,
     as_json: Json = False,

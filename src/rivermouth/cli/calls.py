@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 import typer
 
@@ -13,6 +14,8 @@ from rivermouth.cli.term import Exit, emit, fail, printable, say, show, table
 from rivermouth.cli.words import UNKNOWN, count, duration, moment
 from rivermouth.store.port import AttemptRecord, CallFilter, CallRecord, CallStore, Status, UsageRow
 from rivermouth.store.sqlite import SqliteCallStore
+
+PREFIX_CALLS: Final = 10_000
 
 
 @contextmanager
@@ -69,13 +72,24 @@ def usage(*, data_dir: Path | None, config_file: Path | None, as_json: bool) -> 
 def shown(call_id: str, *, data_dir: Path | None, config_file: Path | None, as_json: bool) -> None:
     """One call: who asked for what, what was tried, and how it ended."""
     with records(data_dir, config_file) as store:
-        call = store.get(call_id) if store is not None else None
-    if call is None:
+        found = named(store, call_id) if store is not None else []
+    if len(found) > 1:
+        fail(f"several calls begin with {call_id!r}: {', '.join(one.id for one in found[:3])} ...", Exit.NOT_FOUND)
+    if not found:
         fail(f"there is no call {call_id!r} in the records", Exit.NOT_FOUND)
+    (call,) = found
     if as_json:
         emit(call)
     else:
         show("\n".join(printable(line) for line in account(call)))
+
+
+def named(store: CallStore, call_id: str) -> list[CallRecord]:
+    """The call with this id, else those of the newest `PREFIX_CALLS` whose ids begin so."""
+    call = store.get(call_id)
+    if call is not None:
+        return [call]
+    return [call for call in store.list(PREFIX_CALLS) if call_id and call.id.startswith(call_id)]
 
 
 def account(call: CallRecord) -> list[str]:
@@ -89,7 +103,9 @@ def account(call: CallRecord) -> list[str]:
         "key": call.key_name or "",
         "status": how(call),
         "reason": call.message or "",
-        "answered by": " ".join(part for part in (call.provider, call.endpoint_id, call.model_used) if part),
+        "asked last" if call.status is Status.FAILED else "answered by": " ".join(
+            part for part in (call.provider, call.endpoint_id, call.model_used) if part
+        ),
         "finish": call.finish_reason or "",
         "tokens": tokens(call),
         "text": f"{call.text_chars} characters in {call.chunks} pieces",

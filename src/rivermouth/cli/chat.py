@@ -104,12 +104,13 @@ def server(
     url: str | None, key: str | None, config_file: Path | None, data_dir: Path | None, model: str | None
 ) -> Iterator[tuple[Client, str]]:
     """Who answers, and the name of the model: the server that was named, one that is found, or one in this process."""
-    config = configured(config_file)
     secret = Secret(key) if key else None
-    if url is not None:
+    if url is not None:  # the configuration that happens to lie here is not that server's, and may want its secrets
+        config = configured(config_file) if config_file is not None else Config()
         client = Client(url, secret)
         yield client, model or chosen(config, client.models())
         return
+    config = configured(config_file)
     data = data_of(data_dir, config=config)
     found = running(config, data)
     if found is not None:

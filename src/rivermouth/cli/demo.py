@@ -25,7 +25,7 @@ from rivermouth.cli.places import configured, data_of
 from rivermouth.cli.pull import follow
 from rivermouth.cli.serve import until_stopped
 from rivermouth.cli.serving import listening, url_of
-from rivermouth.cli.term import Exit, fail, say
+from rivermouth.cli.term import Exit, fail, own_name, say
 from rivermouth.config import Config
 from rivermouth.ir.errors import ApiError
 from rivermouth.ir.events import Finish, TextDelta, Usage
@@ -53,12 +53,16 @@ FALLEN_BACK: Final = "The answer below is SCRIPTED: canned text over the real se
 
 
 def run(*, config_file: Path | None, host: str | None, port: int | None, data_dir: Path | None, once: bool) -> None:
-    """Shows it all, then serves until Ctrl-C; with `once` it ends after the answer, and fails if there was none."""
+    """Shows it all, then serves until Ctrl-C; with `once` it ends after the answer, and fails if there was none.
+
+    Raises `DataDirBusy`.
+    """
     from rivermouth.observe import configure_logging
 
     config = configured(config_file, host=host, port=port)
     configure_logging("console", level=logging.ERROR, secrets=config.secrets)
     data = data_of(data_dir, config=config)
+    data.lock().release()  # before anything else is said: beside a running server there can be no second one
     why = unavailable(Registry(data.path / "models"))
     if why is not None:
         say(f"{why}\n{FALLEN_BACK}")
@@ -124,7 +128,7 @@ class Show:
         if self._once:
             server.stop()
             return
-        for line in ways(self._url, self._model):
+        for line in ways(self._url, self._model, own_name()):
             say(line)
 
     def _answer(self) -> None:
@@ -162,8 +166,8 @@ def timing(begun: float, first: float, ended: float, tokens: int | None) -> str:
     return f"first token after {first - begun:.1f} s, with the model's loading{rate}"
 
 
-def ways(url: str, model: str) -> list[str]:
-    """How each SDK is pointed here."""
+def ways(url: str, model: str, command: str) -> list[str]:
+    """How each SDK is pointed here, and how `command` goes on."""
     talk = f'model="{model}", stream=True, messages=[{{"role": "user", "content": "Hi"}}]'
     return [
         "",
@@ -176,6 +180,6 @@ def ways(url: str, model: str) -> list[str]:
         f"ollama     {url}",
         f'    Client(host="{url}").chat({talk})',
         "",
-        f"In another terminal: rivermouth chat {model}   rivermouth calls   rivermouth doctor",
+        f"In another terminal: {command} chat {model}   {command} calls   {command} doctor",
         "Ctrl-C stops the server.",
     ]

@@ -21,6 +21,7 @@ from typing import Any, Final
 import msgspec
 import typer
 
+from rivermouth.cli.bots import fault_of
 from rivermouth.cli.client import Client
 from rivermouth.cli.engine_probe import Probe
 from rivermouth.cli.places import addresses, config_path, data_of
@@ -82,12 +83,13 @@ def examine(config_file: Path | None, data_dir: Path | None) -> Iterator[Finding
     data = data_of(data_dir, config=config)
     yield directory(data)
     yield disk(data)
-    yield lock(data)
+    held = lock(data)
+    yield held
     yield records(data)
     found = Registry(data.path / "models").scan()
     yield models(found)
     yield engine(ask_engine(), needed=bool(found.models))
-    yield server(config, data)
+    yield server(config, data, held)
 
 
 def configuration(path: Path | None) -> tuple[Finding, Config]:
@@ -104,12 +106,15 @@ def configuration(path: Path | None) -> tuple[Finding, Config]:
 
 
 def providers(config: Config) -> Iterator[Finding]:
-    """Those that are enabled, and by what; or what would enable one."""
+    """Those that are enabled, and by what; or what would enable one.  A Python one is imported."""
     for provider in config.providers.values():
         where = provider.python or provider.base_url or ""
         by = config.file if provider.origin == "file" else f"the environment's {provider.origin}"
         facts = {"name": provider.name, "dialect": provider.dialect, "where": where, "enabled_by": by}
-        yield Finding("provider", State.OK, f"{provider.name} at {where}, enabled by {by}", facts)
+        text = f"{provider.name} at {where}, enabled by {by}"
+        fault = fault_of(provider) if provider.python is not None else None
+        state = State.OK if fault is None else State.BROKEN
+        yield Finding("provider", state, f"{text}\n{fault}" if fault else text, facts)
     if not config.providers:
         keys = ", ".join(preset.keys[0] for preset in PRESETS.values() if preset.keys)
         yield Finding("provider", State.NOTE, f"none; each of these enables one: {keys}")
@@ -213,16 +218,22 @@ def engine(said: Probe | None, *, needed: bool) -> Finding:
     return Finding("engine", State.OK, f"OpenVINO GenAI {said.version}; {devices}", facts)
 
 
-def server(config: Config, data: DataDir) -> Finding:
-    """Does one answer, and how is it."""
-    for url in addresses(config, data):
+def server(config: Config, data: DataDir, held: Finding) -> Finding:
+    """Does one answer, and how is it.  `held` is what was found out about the lock."""
+    asked = addresses(config, data)
+    for url in asked:
         health = Client(url).health()
         if health is not None:
             state = State.OK if health["status"] == "ok" else State.NOTE
             running = some(health["inflight"], "call")
             text = f"{url} is {health['status']}, version {health['version']}, {running} running"
             return Finding("server", state, text, {"url": url, **health})
-    return Finding("server", State.OK, "none answers", {"url": None})
+    if not held.facts["held"]:
+        return Finding("server", State.OK, "none answers", {"url": None})
+    text = f"{held.text.removeprefix('held by ')} does not answer at {' or '.join(asked)}"
+    if any(url.startswith("https:") for url in asked):
+        text += "\nits certificate may be for another name: rivermouth chat --url https://NAME:PORT"
+    return Finding("server", State.NOTE, text, {"url": None})
 
 
 def _rows(finding: Finding) -> Iterator[tuple[str, str, str]]:

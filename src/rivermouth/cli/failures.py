@@ -17,6 +17,9 @@ OF_TYPE: Final[dict[type[Exception], Exit]] = {
     DataDirBusy: Exit.BUSY,
     StoreError: Exit.FAILED,
 }
+HINTS: Final[dict[type[Exception], str]] = {DataDirBusy: "; --data-dir names another one for this"}
+"""What the command line can add to a reason."""
+
 OF_KIND: Final[dict[Kind, Exit]] = {
     Kind.INVALID_REQUEST: Exit.FAILED,
     Kind.AUTHENTICATION: Exit.FAILED,
@@ -44,5 +47,5 @@ def exit_of(error: Exception) -> Exit:
 
 def tell(error: Exception) -> Exit:
     """Says why, and returns the code to leave with."""
-    say(f"rivermouth: {error}")
+    say(f"rivermouth: {error}{HINTS.get(type(error), '')}")
     return exit_of(error)

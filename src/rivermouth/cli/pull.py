@@ -42,6 +42,7 @@ def run(
     """Brings the model here.  Raises `ApiError`, `KeyboardInterrupt`; then nothing of it is left."""
     registry = Registry(data_of(data_dir, config_file).path / "models")
     puller = Puller(registry)
+    before = _digest(registry, name)
     frames = puller.pull(name) if file is None else puller.pull_entry(file_entry(name, file, sha256))
     try:
         follow(frames, as_json=as_json)
@@ -53,7 +54,17 @@ def run(
         say("\nstopped; nothing was kept")
         raise
     if not as_json:
-        say(f"{name} is here.  Talk to it: rivermouth chat {name}")
+        already = "already " if before is not None and before == _digest(registry, name) else ""
+        say(f"{name} is {already}here.  Talk to it: rivermouth chat {name}")
+
+
+def _digest(registry: Registry, name: str) -> str | None:
+    """Of the model that has this name now; None if none has, or one that is damaged and that a pull may mend."""
+    try:
+        model = registry.find(name)
+    except ApiError:
+        return None
+    return model.manifest.digest if model is not None else None
 
 
 def follow(frames: AsyncGenerator[PullProgress, None], *, as_json: bool = False) -> None:

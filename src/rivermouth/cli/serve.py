@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import structlog
 import typer
 
+from rivermouth.cli.bots import warn
 from rivermouth.cli.places import configured, data_of
 from rivermouth.cli.serving import Tls, close, listening, loop_factory, serving, url_of
 from rivermouth.cli.term import Exit, fail, say
@@ -43,10 +44,16 @@ def run(
     also: list[str],
     tls: Tls | None,
 ) -> None:
-    """Serve until told to stop.  Raises `ConfigError`, `DataDirBusy`; exits with `Exit.BUSY` for a taken address."""
+    """Serve until told to stop.  Raises `ConfigError`, `DataDirBusy`; exits with `Exit.BUSY` for a taken address,
+    and with `Exit.CONFIG` for files of TLS that cannot be used.
+    """
     from rivermouth.observe import configure_logging
 
     extra = [address(text) for text in also]
+    if tls is not None:
+        from rivermouth.cli.certificate import usable
+
+        usable(tls)
     config = configured(config_file, host=host, port=port)
     for more_host, more_port in extra:
         override(config, host=more_host, port=more_port)  # raises where an open server could be reached (R16)
@@ -61,6 +68,7 @@ def run(
         names = [url_of(sock, tls) + config.http.base_path for sock in sockets]
         for line in welcome(names, data, models, config, scripted=scripted):
             say(line)
+        warn(config)
         log.info("server.started", addresses=names, data=str(data.path))
 
     until_stopped(config, data, sockets, ready, scripted=scripted, tls=tls)

@@ -7,9 +7,11 @@ terminal loses its control characters first, so that no text can move the cursor
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
+from pathlib import Path
 from typing import Any, Final, NoReturn, TextIO
 
 import typer
@@ -43,6 +45,7 @@ EXIT_CODES: Final = "Exit codes: " + "; ".join(f"{code.value} {means}" for code,
 
 _CONTROLS: Final = {code: 0xFFFD for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"}
 _BREAKS: Final = {ord("\n"): " ", ord("\t"): " "}
+NAME: Final = "rivermouth"
 DIM: Final = "\x1b[2m"
 PLAIN: Final = "\x1b[0m"
 
@@ -57,6 +60,14 @@ def fail(text: str, code: Exit) -> NoReturn:
     """A reason for a person, and a code for a program."""
     say(f"rivermouth: {text}")
     raise typer.Exit(code)
+
+
+def own_name() -> str:
+    """How this command is called again: by its name where the PATH has it, else as it was called."""
+    if shutil.which(NAME) is not None:
+        return NAME
+    called = sys.argv[0]
+    return called if Path(called).name == NAME else f"{sys.executable} -m {NAME}"
 
 
 def emit(value: Any) -> None:

@@ -1,13 +1,14 @@
 """`rivermouth.toml` and the environment to a `Config`, or to a list of everything that is wrong with them.
 
-Reading the file is the only I/O.  A file that cannot be used changes nothing: the caller keeps the `Config` it has.
+Reading the file, and the authorities that it names, is the only I/O.  A file that cannot be used changes nothing: the
+caller keeps the `Config` it has.
 """
 
 from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -38,7 +39,11 @@ def load(path: Path | str | None, environ: Mapping[str, str], dialects: frozense
         line = error.object[: error.start].count(b"\n") + 1
         raise ConfigError([Problem(name, line, "", "not UTF-8")]) from None
     config = parse(text, name, environ, dialects)
-    return _anchored(config, Path(path).absolute().parent)
+    config = _anchored(config, Path(path).absolute().parent)
+    wrong = list(_untrusted(config))
+    if wrong:
+        raise ConfigError(_problems(wrong, name, text))
+    return config
 
 
 def parse(text: str, name: str, environ: Mapping[str, str], dialects: frozenset[str]) -> Config:
@@ -115,6 +120,21 @@ def _anchored(config: Config, folder: Path) -> Config:
     }
     data_dir = _beside(folder, config.data_dir) if config.data_dir else None
     return msgspec.structs.replace(config, providers=providers, data_dir=data_dir)
+
+
+def _untrusted(config: Config) -> Iterator[Fault]:
+    """Authorities that cannot be read; their providers could not be asked."""
+    for name, provider in config.providers.items():
+        if provider.ca_file is None:
+            continue
+        import ssl  # slow to import, and few configurations name an authority
+
+        try:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cafile=provider.ca_file)
+        except ssl.SSLError:
+            yield Fault(("providers", name, "ca_file"), f"{provider.ca_file} holds no certificate in PEM")
+        except OSError as error:
+            yield Fault(("providers", name, "ca_file"), f"{provider.ca_file} cannot be read: {error.strerror}")
 
 
 def _beside(folder: Path, path: str) -> str:

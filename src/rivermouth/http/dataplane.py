@@ -6,6 +6,7 @@ handler of its operation.  Whatever fails on that way is answered in the dialect
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 from urllib.parse import parse_qsl
@@ -181,7 +182,7 @@ class DataPlane:
 
     async def _generate(self, exchange: Exchange) -> None:
         match = exchange.match
-        request = match.dialect.parse_request(exchange.body, match.route, match.model)
+        request = await _parsed(match, exchange.body)
         request = _with_headers(request, match.dialect, exchange.headers)
         if not request.messages and Operation.GENERATE in match.dialect.documents:
             await self._models.stand_by(match, request, exchange.answer(request.model), exchange.sink)
@@ -202,7 +203,7 @@ class DataPlane:
         match = exchange.match
         if match.dialect.encode_count is None:
             raise TypeError(f"{match.dialect.name} routes count_tokens and cannot encode it")
-        request = match.dialect.parse_request(exchange.body, match.route, match.model)
+        request = await _parsed(match, exchange.body)
         await self._catalog.plan(request.model)
         await exchange.json(match.dialect.encode_count(estimate_input(request)))
 
@@ -243,6 +244,18 @@ class DataPlane:
         )
 
 
+async def _parsed(match: Match, body: bytes) -> Request:
+    """The request; a large one is read in a thread, so that nobody else waits for it (F34)."""
+    if len(body) <= INLINE_BODY_BYTES:
+        return match.dialect.parse_request(body, match.route, match.model)
+    request = await asyncio.to_thread(match.dialect.parse_request, body, match.route, match.model)
+    if len(request.messages) > MESSAGES_CAP:
+        raise ApiError(Kind.TOO_LARGE, f"a talk has at most {MESSAGES_CAP} messages here", param="messages")
+    return request
+
+
+INLINE_BODY_BYTES: Final = 256 * 1024
+MESSAGES_CAP: Final = 20_000
 CALLS: Final = frozenset({Operation.GENERATE, Operation.EMBED, Operation.PULL})
 WITH_BODY: Final = frozenset({"POST", "PUT", "DELETE"})
 

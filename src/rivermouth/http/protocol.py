@@ -1,8 +1,10 @@
 """uvicorn's HTTP/1.1 protocol with the bounds of a server that strangers can reach.
 
-uvicorn leaves three things open.  A head may have any size and take any time: here it has `HEAD_CAP_BYTES` and
+uvicorn leaves four things open.  A head may have any size and take any time: here it has `HEAD_CAP_BYTES` and
 `HEAD_S`.  Bytes that are no request are answered with 400 even while an earlier request is being answered, so the 400
-would stand in the middle of that answer (F14): here the connection is closed instead.  And when the client leaves, only
+would stand in the middle of that answer (F14): here the connection is closed instead.  A request that offers another
+protocol (curl and Java do so with h2c) loses its body, which would then be read as the next request: here the offer is
+declined, as HTTP allows.  And when the client leaves, only
 the newest of several pipelined requests is told, and the one that runs would go on to its end (F31): here all are.
 """
 
@@ -11,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Final
 
+import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 HEAD_CAP_BYTES: Final = 64 * 1024
@@ -18,6 +21,7 @@ HEAD_S: Final = 60.0
 HANG_UP: Final = "rivermouth.hang_up"
 """The extension of the scope by which an application closes the connection at once, whatever waits to be sent."""
 
+UPGRADE_HEADERS: Final = frozenset({b"upgrade", b"connection", b"http2-settings"})
 TOO_LARGE: Final = b"431 Request Header Fields Too Large"
 TOO_SLOW: Final = b"408 Request Timeout"
 
@@ -41,7 +45,15 @@ class Protocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        super().data_received(data)
+        self._unset_keepalive_if_required()
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserError:
+            self.send_400_response("Invalid HTTP request received.")
+            return
+        except httptools.HttpParserUpgrade as upgrade:
+            self._decline(data[upgrade.args[0] :])
+            return
         if self._head_clock is not None:
             self._head_bytes += len(data)
             if self._head_bytes > HEAD_CAP_BYTES:
@@ -54,12 +66,32 @@ class Protocol(HttpToolsProtocol):
             self._head_begins()
 
     def on_headers_complete(self) -> None:
+        if self.parser.should_upgrade():
+            return  # `_decline` reads this head again
         self._head_ends()
         before = self.cycle
         super().on_headers_complete()
         if before is not None and not before.response_complete:
             self._earlier = [cycle for cycle in self._earlier if not cycle.response_complete]
             self._earlier.append(before)
+
+    def on_message_complete(self) -> None:
+        if not self.parser.should_upgrade():
+            super().on_message_complete()
+
+    def _decline(self, rest: bytes) -> None:
+        """Read the request as if it had not asked for another protocol (RFC 9110, 7.8); `rest` follows its head.
+
+        The parser stops at such a head and takes no body; what follows must not be read as a request of its own.
+        """
+        method = self.parser.get_method()
+        if method == b"CONNECT":
+            self.send_400_response("Invalid HTTP request received.")
+            return
+        lines = [method + b" " + self.url + b" HTTP/" + self.parser.get_http_version().encode()]
+        lines += [name + b": " + value for name, value in self.headers if name not in UPGRADE_HEADERS]
+        self.parser = httptools.HttpRequestParser(self)
+        self.data_received(b"\r\n".join(lines) + b"\r\n\r\n" + rest)
 
     def send_400_response(self, msg: str) -> None:
         self._head_ends()

@@ -154,11 +154,31 @@ Event = (
 )
 
 
+COUNT_CAP: Final = 2**53
+_PARTS: Final = (
+    ("cached_tokens", "input_tokens"),
+    ("cache_write_tokens", "input_tokens"),
+    ("reasoning_tokens", "output_tokens"),
+)
 _TOKENS: Final = tuple(f for f in Usage.__struct_fields__ if f.endswith("_tokens"))
+
+
+def believable(usage: Usage) -> Usage:
+    """The usage without what cannot be: a count below 0 or above 2**53 was not said; no part is above its whole."""
+    said = {f: getattr(usage, f) for f in _TOKENS}
+    counts = {f: v if v is None or 0 <= v <= COUNT_CAP else None for f, v in said.items()}
+    for part, whole in _PARTS:
+        total, share = counts[whole], counts[part]
+        if total is not None and share is not None and share > total:
+            counts[part] = total
+    if counts == said:
+        return usage
+    return msgspec.structs.replace(usage, **counts)
 
 
 def merge_usage(old: Usage | None, new: Usage) -> Usage:
     """`new` over `old`, field by field; what `new` does not say stays, and with it the mark of an estimate."""
+    new = believable(new)
     if old is None:
         return new
     said = {f: v for f in new.__struct_fields__ if (v := getattr(new, f)) is not None and f != "estimated"}

@@ -6,12 +6,15 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from email.utils import parsedate_to_datetime
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from rivermouth.ir.errors import ApiError, Kind, WireError
 from rivermouth.secrets import Secret, redact
 
 T = TypeVar("T")
+
+LONGEST_S: Final = 86_400.0
+"""No Retry-After is believed beyond a day: many clients cannot even read a longer one."""
 
 
 class Failures:
@@ -63,9 +66,9 @@ def retry_after_s(headers: Mapping[str, str], now: datetime) -> float | None:
     value = headers.get("retry-after")
     seconds = _number(value)
     if seconds is not None or value is None:
-        return seconds
+        return seconds if seconds is None else min(seconds, LONGEST_S)
     try:
-        return max((parsedate_to_datetime(value) - now).total_seconds(), 0.0)
+        return min(max((parsedate_to_datetime(value) - now).total_seconds(), 0.0), LONGEST_S)
     except (ValueError, TypeError, OverflowError):
         return None
 
@@ -76,4 +79,4 @@ def _number(value: str | None) -> float | None:
         number = float(value or "")
     except ValueError:
         return None
-    return number if math.isfinite(number) and number >= 0 else None
+    return min(number, LONGEST_S * 1000) if math.isfinite(number) and number >= 0 else None

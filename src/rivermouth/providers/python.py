@@ -275,7 +275,8 @@ class _Worker:
             for chunk in chunks:
                 if not isinstance(chunk, str):
                     raise TypeError(f"the generator gave {type(chunk).__name__}, not str")
-                if not self.tokens.push(chunk):
+                plain = chunk if type(chunk) is str else str.__str__(chunk)  # a Markup, a numpy.str_: text all the same
+                if not self.tokens.push(plain):
                     return
         finally:
             close: Any = getattr(chunks, "close", None)

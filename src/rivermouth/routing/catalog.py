@@ -4,7 +4,8 @@
 2. `provider/model` for an enabled provider.
 3. A bare name: a local model (`x` is `x:latest`), then the one enabled provider whose own list has it.
 
-None, or several, is a 404 that lists the near names.  Providers' lists are fetched lazily and kept for a while.
+None, or several, is a 404 that lists the near names, or a few when none is near.  Providers' lists are
+fetched lazily and kept for a while.
 """
 
 from __future__ import annotations
@@ -142,8 +143,10 @@ class Catalog:
             names = ", ".join(f"{p}/{model}" for p in holders)
             text = f"model '{model}' is offered by several providers; ask for one of: {names}"
         else:
-            near = difflib.get_close_matches(model, [*self._names(), *own], NEAR_NAMES, 0.4)
-            text = f"model '{model}' not found" + (f"; near names: {', '.join(near)}" if near else "")
+            known = [*self._names(), *own]
+            near = difflib.get_close_matches(model, known, NEAR_NAMES, 0.4)
+            hint = f"; near names: {', '.join(near)}" if near else f"; there are: {', '.join(known[:NEAR_NAMES])}"
+            text = f"model '{model}' not found" + (hint if known else "")
         return ApiError(Kind.NOT_FOUND, text, param="model", code="model_not_found")
 
     def _names(self) -> list[str]:
