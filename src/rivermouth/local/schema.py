@@ -8,6 +8,9 @@ in; the rest is refused, with the place that is at fault.
 A node has one head, and beside it only notes:
 
     $ref | anyOf | oneOf | allOf (of one) | const | enum | type, with the constraints of that type | nothing (any value)
+
+Compiling happens in that same step, so a schema that is slow to compile stalls every call of the model.  The walk adds
+up what each construct was measured to cost, and refuses what would take more than about 0.3 s.
 """
 
 from __future__ import annotations
@@ -20,7 +23,16 @@ from rivermouth.ir.request import Format, ResponseFormat
 from rivermouth.wire import json
 
 DEPTH_CAP: Final = 32
-NODES_CAP: Final = 2_000
+# One unit is about 0.2 ms of the compiler's time.
+COST_CAP: Final = 1_500
+REF_COST: Final = 15
+ALTERNATIVE_COST: Final = 5
+PROPERTY_COST: Final = 2
+# Long texts cost by the square of their length, the properties of an object that may have others by their number's,
+# and an array by how far it must count.
+TEXT_SQUARE: Final = 250
+OPEN_SHARE: Final = 10
+COUNT_SHARE: Final = 100
 COUNT_CAP: Final = 10_000
 TEXT_CAP_BYTES: Final = 256 * 1024
 BOUND_CAP: Final = 10**15
@@ -62,12 +74,12 @@ class _Check:
 
     def __init__(self, root: Mapping[str, Any]) -> None:
         self._root = root
-        self._nodes = 0
+        self._spent = 0
 
     def node(self, schema: object, where: str, depth: int) -> None:
-        self._nodes += 1
-        if depth > DEPTH_CAP or self._nodes > NODES_CAP:
-            raise _refused(where, "is nested too deep or is too large")
+        if depth > DEPTH_CAP:
+            raise _refused(where, "is nested too deep")
+        self._spend(1, where)
         if schema is True:
             return
         if not isinstance(schema, dict):
@@ -86,20 +98,32 @@ class _Check:
             self._ref(schema, where)
         elif head in UNIONS:
             self._union(head, schema[head], f"{where}.{head}", depth)
-        elif head == "enum" and (not isinstance(schema["enum"], list) or not schema["enum"]):
-            raise _refused(f"{where}.enum", "is not a list of values")
+        else:
+            self._values([schema["const"]] if head == "const" else schema["enum"], f"{where}.{head}")
+
+    def _spend(self, cost: int, where: str) -> None:
+        self._spent += cost
+        if self._spent > COST_CAP:
+            raise _refused(where, "is where the schema becomes too large or too complex")
+
+    def _values(self, values: object, where: str) -> None:
+        if not isinstance(values, list) or not values:
+            raise _refused(where, "is not a list of values")
+        for value in values:
+            self._spend(_text_cost(len(json.encode(value))), where)
 
     def _typed(self, schema: dict[str, Any], words: set[str], where: str, depth: int) -> None:
         named = schema.get("type", [])
         kinds = named if isinstance(named, list) else [named]
+        self._spend(len(kinds), where)
         unknown = [kind for kind in kinds if not isinstance(kind, str) or kind not in TYPES]
         if unknown or ("type" in schema and not kinds):
             raise _refused(f"{where}.type", f"is not among {', '.join(TYPES)}")
         allowed = frozenset({"type"}).union(*(TYPES[kind] for kind in kinds))
         _nothing(words - allowed, where, "is not supported with this type" if kinds else "is not supported here")
         if "integer" in kinds:
-            _check_bounds(schema, where)
-        if "format" in schema and schema["format"] not in FORMATS:
+            self._spend(_check_bounds(schema, where), where)
+        if "format" in schema and not (isinstance(schema["format"], str) and schema["format"] in FORMATS):
             raise _refused(f"{where}.format", f"is not among {', '.join(sorted(FORMATS))}")
         if "array" in kinds:
             self._array(schema, where, depth)
@@ -117,19 +141,24 @@ class _Check:
             self.node(more, f"{where}.items", depth + 1)
         least = _count(schema, "minItems", where, 0)
         most = _count(schema, "maxItems", where, COUNT_CAP)
+        self._spend((least + (most if "maxItems" in schema else 0)) // COUNT_SHARE, where)
         if not len(first) <= most or least > (most if more is not False else min(most, len(first))):
             raise _refused(f"{where}.minItems", "and what stands beside it cannot both be met")
 
     def _object(self, schema: dict[str, Any], where: str, depth: int) -> None:
         properties = schema.get("properties", {})
+        more = schema.get("additionalProperties", True)
+        if isinstance(properties, dict):
+            each = PROPERTY_COST + (len(properties) // OPEN_SHARE if more is not False else 0)
+            self._spend(each * len(properties), f"{where}.properties")
         self._children(properties, f"{where}.properties", depth)
         for name in properties:
             if not name.isprintable() or '"' in name or "\\" in name:
                 raise _refused(f"{where}.properties", "has a name that the engine cannot spell")
         required = schema.get("required", [])
-        if not isinstance(required, list) or any(name not in properties for name in required):
+        if not isinstance(required, list) or any(not isinstance(n, str) or n not in properties for n in required):
             raise _refused(f"{where}.required", "names what is not among the properties")
-        more = schema.get("additionalProperties", True)
+        self._spend(len(required), f"{where}.required")
         if more is not False:
             self.node(more, f"{where}.additionalProperties", depth + 1)
 
@@ -137,40 +166,53 @@ class _Check:
         if not isinstance(value, dict):
             raise _refused(where, "is not an object")
         for key, child in value.items():
+            self._spend(_text_cost(len(key)), where)
             self.node(child, f"{where}.{key}", depth + 1)
 
     def _union(self, head: str, value: object, where: str, depth: int) -> None:
         if not isinstance(value, list) or not value or (head == "allOf" and len(value) > 1):
             raise _refused(where, "must hold exactly one schema" if head == "allOf" else "is not a list of schemas")
         for index, child in enumerate(value):
+            self._spend(ALTERNATIVE_COST, where)
             self.node(child, f"{where}[{index}]", depth + 1)
 
     def _ref(self, schema: dict[str, Any], where: str) -> None:
         """Only to a definition of this document, by name, and to one that says something in the end."""
-        seen: list[object] = []
+        self._spend(REF_COST, where)
+        seen: set[str] = set()
         target: object = schema
         while isinstance(target, dict) and "$ref" in target:
             name = target["$ref"]
+            if not isinstance(name, str):
+                raise _refused(f"{where}.$ref", "is not a text")
             if name in seen:
                 raise _refused(f"{where}.$ref", "leads back to itself")
-            seen.append(name)
+            if len(seen) == DEPTH_CAP:
+                raise _refused(f"{where}.$ref", "leads on too far")
+            seen.add(name)
             target = self._target(name, where)
 
-    def _target(self, name: object, where: str) -> object:
+    def _target(self, name: str, where: str) -> object:
         if name == "#":
             return self._root
-        head, _, last = name.rpartition("/") if isinstance(name, str) else ("", "", "")
+        head, _, last = name.rpartition("/")
         definitions = self._root.get(head.removeprefix("#/")) if head in {f"#/{d}" for d in DEFINITIONS} else None
         if not isinstance(definitions, dict) or last not in definitions:
             raise _refused(f"{where}.$ref", "does not name a definition of this schema")
         return definitions[last]
 
 
-def _check_bounds(schema: dict[str, Any], where: str) -> None:
+def _text_cost(length: int) -> int:
+    return 1 + length**2 // TEXT_SQUARE
+
+
+def _check_bounds(schema: dict[str, Any], where: str) -> int:
+    """What the bounds cost: each of their digits, for the compiler spells out a range digit by digit."""
     lows = [_whole(schema, "minimum", where, -BOUND_CAP), _whole(schema, "exclusiveMinimum", where, -BOUND_CAP) + 1]
     highs = [_whole(schema, "maximum", where, BOUND_CAP), _whole(schema, "exclusiveMaximum", where, BOUND_CAP) - 1]
     if max(lows) > min(highs):
         raise _refused(f"{where}.minimum", "is above the maximum")
+    return sum(len(str(schema[name])) for name in TYPES["integer"] if name in schema)
 
 
 def _whole(schema: dict[str, Any], name: str, where: str, default: int) -> int:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from rivermouth.providers.scripted.conform import REFUSED, Unsatisfiable, conforms
+from rivermouth.providers.scripted.conform import CHECKS, REFUSED, Unsatisfiable, conforms
 from rivermouth.providers.scripted.merge import MERGE, merge
 from rivermouth.providers.scripted.smallest import BUILDERS, FORMATS, smallest
 from rivermouth.wire import json
@@ -398,3 +399,18 @@ def test_a_merged_schema_demands_what_both_demand(one: Any, two: Any, value: Any
 def test_every_keyword_that_limits_is_merged() -> None:
     assert {"type", "enum", "properties", "required", "minimum", "maximum", "multipleOf"} <= MERGE.keys()
     assert merge({"title": "one", "minItems": 1}, {"title": "two", "minItems": 2}) == {"title": "two", "minItems": 2}
+
+
+KEYWORDS = sorted({*CHECKS, "format", "pattern", "default", "example", "examples", "nullable"})
+WORDS = st.sampled_from([*KEYWORDS, *BUILDERS, "#", "#/a", "a"])
+LEAVES = st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False) | WORDS
+VALUES = st.recursive(LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS, inner, max_size=4))
+
+
+@given(st.sampled_from([None, *BUILDERS]), st.dictionaries(st.sampled_from(KEYWORDS), VALUES, max_size=4))
+@example("number", {"multipleOf": 0})
+@example("integer", {"multipleOf": 0, "enum": [1]})
+@example(None, {"allOf": [{"multipleOf": 0}, {"multipleOf": 0}]})
+def test_whatever_stands_at_a_keyword_only_unsatisfiable_is_raised(kind: str | None, words: dict[str, Any]) -> None:
+    with suppress(Unsatisfiable):
+        smallest({"type": kind, **words} if kind else words)

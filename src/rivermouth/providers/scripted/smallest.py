@@ -70,7 +70,7 @@ def smallest(schema: Schema) -> Any:
     """A valid value that leaves out whatever may be left out.  Raises `Unsatisfiable`."""
     try:
         return Maker(schema).make(schema, 0)
-    except (TypeError, ValueError, KeyError, AttributeError, OverflowError, RecursionError) as error:
+    except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
         raise Unsatisfiable(f"the schema is malformed ({type(error).__name__})") from error
 
 

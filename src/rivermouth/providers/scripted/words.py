@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from itertools import cycle, islice
+from itertools import cycle, islice, takewhile
 from typing import Final
 
 import msgspec
@@ -100,12 +100,8 @@ def last_user_text(request: Request) -> str:
 
 def trailing_results(request: Request) -> list[ToolResult]:
     """The tool results since the model spoke last."""
-    found: list[ToolResult] = []
-    for message in reversed(request.messages):
-        if message.role is Role.ASSISTANT:
-            break
-        found = [p for p in message.parts if isinstance(p, ToolResult)] + found
-    return found
+    since = takewhile(lambda message: message.role is not Role.ASSISTANT, reversed(request.messages))
+    return [p for message in reversed(list(since)) for p in message.parts if isinstance(p, ToolResult)]
 
 
 def _user_text(request: Request) -> str:
