@@ -67,7 +67,7 @@ class Served:
         return self.record(self._store.list(1)[0].id)
 
     def usage(self, model: str) -> dict[Status, int]:
-        """How many calls of this model ended how, as the sums of usage say it."""
+        """How many calls of this "provider/model" ended how, as the sums of usage say it."""
         return {row.status: row.calls for row in self._store.usage() if row.model == model}
 
     def dispose(self) -> None:

@@ -168,7 +168,8 @@ class TestErrors:
     def test_an_unknown_model(self, sdk: ollama.Client, ask: Any) -> None:
         with pytest.raises(ollama.ResponseError) as raised:
             ask(sdk, model="nobody")
-        assert (raised.value.status_code, raised.value.error) == (404, "model 'nobody' not found")
+        assert raised.value.status_code == 404
+        assert raised.value.error.startswith("model 'nobody' not found")
         with pytest.raises(ollama.ResponseError):
             sdk.show("nobody")
         with pytest.raises(ollama.ResponseError):

@@ -343,7 +343,7 @@ class TestLeaving:
     @pytest.mark.promise(33, 72, 73, 74, 75)
     @pytest.mark.fault("F30", "F31")
     def test_an_early_close_reaches_the_model(self, openai_sdk: openai.OpenAI, back: Served) -> None:
-        before = back.usage("scripted-slow")
+        before = back.usage("scripted/scripted-slow")
         stream = openai_sdk.chat.completions.create(model="scripted-slow", messages=HI, stream=True)
         said = ""
         for chunk in stream:
@@ -357,7 +357,7 @@ class TestLeaving:
         assert (record.status, record.cancelled_by, record.finish_reason) == (Status.CANCELLED, "client", None)
         assert len(said) <= record.text_chars < 600
         assert record.output_tokens
-        after = back.usage("scripted-slow")
+        after = back.usage("scripted/scripted-slow")
         assert after[Status.CANCELLED] == before.get(Status.CANCELLED, 0) + 1
         assert after.get(Status.COMPLETED) == before.get(Status.COMPLETED)
 

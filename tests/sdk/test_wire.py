@@ -309,7 +309,7 @@ class TestEverySurface:
     @pytest.mark.parametrize("said", [0, 2])
     def test_a_closed_connection_ends_the_work(self, back: Served, path: str, said: int) -> None:
         """Before and after the first token; the generator's own clean-up runs, and the record says what was made."""
-        before = back.usage("any").get(Status.CANCELLED, 0)
+        before = back.usage("led/any").get(Status.CANCELLED, 0)
         with Leader() as leader:
             with Wire(back.port, "POST", path, asking(path, "led/any", leader.port)) as wire:
                 leader.meet()
@@ -327,7 +327,7 @@ class TestEverySurface:
         )
         assert record.text_chars >= said * len("piece 0.")
         assert (record.output_tokens or 0) >= said
-        assert back.usage("any")[Status.CANCELLED] == before + 1
+        assert back.usage("led/any")[Status.CANCELLED] == before + 1
 
     @surfaces
     @pytest.mark.promise(40, 52, 53, 54)

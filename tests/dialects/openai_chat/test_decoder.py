@@ -395,7 +395,7 @@ def test_reasoning_that_only_the_total_counts_is_added_to_the_answer() -> None:
         10, 12, reasoning_tokens=7
     )
     assert reply_of(chunk(finish="stop", usage={**odd, "total_tokens": 15}), DONE).usage == Usage(
-        10, 5, reasoning_tokens=7
+        10, 5, reasoning_tokens=5
     )
 
 
