@@ -26,7 +26,7 @@ from rivermouth.http.keys import Keys
 from rivermouth.http.lifecycle import Lifecycle
 from rivermouth.http.models import Models
 from rivermouth.http.origins import Origins
-from rivermouth.http.protocol import HANG_UP
+from rivermouth.http.protocol import HANG_UP, WRITE
 from rivermouth.http.routes import Match, NoRoute, Routes
 from rivermouth.http.sink import AsgiSink, Send
 from rivermouth.ir.errors import ApiError, Kind, WireError, invalid
@@ -118,8 +118,9 @@ class DataPlane:
         verdict = self._origins.judge(method, headers)
         common += verdict.cors
         stream_type = found.surface.stream_type if isinstance(found, Match) else ""
-        hang_up = scope.get("extensions", {}).get(HANG_UP, _stay)
-        sink = AsgiSink(send, found.dialect, stream_type, call_id, common, hang_up)
+        extensions = scope.get("extensions", {})
+        hang_up, write = extensions.get(HANG_UP, _stay), extensions.get(WRITE, _cannot)
+        sink = AsgiSink(send, found.dialect, stream_type, call_id, common, hang_up, write)
         if verdict.preflight:
             await sink.answer(204, b"", [])
             return
@@ -258,6 +259,11 @@ INLINE_BODY_BYTES: Final = 256 * 1024
 MESSAGES_CAP: Final = 20_000
 CALLS: Final = frozenset({Operation.GENERATE, Operation.EMBED, Operation.PULL})
 WITH_BODY: Final = frozenset({"POST", "PUT", "DELETE"})
+
+
+def _cannot(data: bytes) -> bool:
+    """Nor can it be written to but by `send`."""
+    return False
 
 
 def _stay() -> None:

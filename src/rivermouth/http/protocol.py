@@ -11,6 +11,7 @@ the newest of several pipelined requests is told, and the one that runs would go
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any, Final
 
 import httptools
@@ -21,9 +22,24 @@ HEAD_S: Final = 60.0
 HANG_UP: Final = "rivermouth.hang_up"
 """The extension of the scope by which an application closes the connection at once, whatever waits to be sent."""
 
+WRITE: Final = "rivermouth.write"
+"""The extension by which a stream that has begun writes a chunk at once; see `write_chunk`."""
+
 UPGRADE_HEADERS: Final = frozenset({b"upgrade", b"connection", b"http2-settings"})
 TOO_LARGE: Final = b"431 Request Header Fields Too Large"
 TOO_SLOW: Final = b"408 Request Timeout"
+
+
+def write_chunk(cycle: RequestResponseCycle, data: bytes) -> bool:
+    """Write a piece of a chunked body that has begun; False when only `send` can: it waits for a slow client.
+
+    A stream of a thousand chunks would else pay for a thousand messages, coroutines and checks of their order.
+    """
+    if cycle.flow.write_paused or not cycle.chunked_encoding or not cycle.response_started or cycle.response_complete:
+        return False
+    if data and not cycle.disconnected:  # an empty chunk would be the end
+        cycle.transport.write(b"%x\r\n%b\r\n" % (len(data), data))
+    return True
 
 
 class Protocol(HttpToolsProtocol):
@@ -71,6 +87,7 @@ class Protocol(HttpToolsProtocol):
         self._head_ends()
         before = self.cycle
         super().on_headers_complete()
+        self.scope["extensions"][WRITE] = partial(write_chunk, self.cycle)  # type: ignore[assignment]
         if before is not None and not before.response_complete:
             self._earlier = [cycle for cycle in self._earlier if not cycle.response_complete]
             self._earlier.append(before)

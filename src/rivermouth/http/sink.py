@@ -23,6 +23,7 @@ class AsgiSink:
         "_headers",
         "_send",
         "_stream_type",
+        "_write",
         "close_after",
         "ended",
         "hang_up",
@@ -37,6 +38,7 @@ class AsgiSink:
         call_id: str,
         headers: list[Header],
         hang_up: Callable[[], None],
+        write: Callable[[bytes], bool],
     ) -> None:
         self._send = send
         self._dialect = dialect
@@ -44,12 +46,13 @@ class AsgiSink:
         self._call_id = call_id
         self._headers = headers
         self.hang_up = hang_up
+        self._write = write
         self.started = False
         self.ended = False
         self.close_after = False
 
     async def send(self, data: bytes, *, last: bool, ignored: tuple[str, ...]) -> None:
-        if self.ended:
+        if self.ended or (self.started and not last and self._write(data)):
             return
         if not self.started:
             self.started = True
