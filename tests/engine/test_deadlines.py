@@ -32,12 +32,15 @@ class Watched:
         self.lives.append(self._loop.time())
 
     async def content(self, *times: float) -> None:
-        """Content comes at these times and is taken at once."""
-        for time in times:
+        """Content comes at these times and is taken at once: with a wait that took no time, and without one."""
+        for number, time in enumerate(times):
             await until(time)
-            self.clocks.content()
-            self.clocks.sending()
-            self.clocks.sent()
+            if number % 2:
+                self.clocks.content()
+                self.clocks.sending()
+                self.clocks.sent()
+            else:
+                self.clocks.passed(content=True, written=True)
 
     async def blocked(self, since: float, to: float) -> None:
         """Content comes, and the client takes it only at `to`."""
@@ -133,6 +136,22 @@ def test_content_puts_off_the_sign_of_life_and_a_sign_of_life_winds_no_clock() -
         await watched.content(10, 14)
         assert await watched.ended() == (54, "idle")
         assert watched.lives == [29, 44]
+
+    jump(run())
+
+
+def test_what_is_no_content_winds_no_clock_and_what_is_not_sent_shows_no_life() -> None:
+    async def run() -> None:
+        watched = Watched(Limits(first_token_s=60, idle_s=40, total_s=600, hold_s=15), quiet=True)
+        await watched.content(10)
+        await until(20)
+        watched.clocks.passed(content=False, written=True)
+        await until(21)
+        watched.clocks.passed(content=True, written=False)
+        await until(25)
+        watched.clocks.passed(content=False, written=False)
+        assert await watched.ended() == (61, "idle")
+        assert watched.lives == [35, 50]
 
     jump(run())
 

@@ -12,7 +12,7 @@ from rivermouth.ir.errors import Kind
 from rivermouth.ir.events import Event, Finish, PartKind, PartStart, Reason, Start, TextDelta
 from rivermouth.ir.reply import EmbedReply, ModelInfo
 from rivermouth.ir.request import EmbedRequest, Request
-from rivermouth.providers.provider import NOTHING, Batch, Lease
+from rivermouth.providers.provider import NOTHING, Batch, Lease, Onward
 from rivermouth.store.datadir import DataDir
 from rivermouth.store.port import Status
 from tests.engine.client import asking, connected
@@ -46,7 +46,7 @@ class Broken:
         self._left = list(self._batches)
         return self
 
-    async def read(self) -> Batch:
+    async def read(self, onward: Onward | None = None) -> Batch:
         if not self._left:
             raise ZeroDivisionError("a fault in read")
         return Batch(self._left.pop(0))

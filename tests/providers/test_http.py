@@ -191,6 +191,35 @@ class TestStream:
             assert await upstream.read() == Batch(END)
             await upstream.close()
 
+    async def test_a_batch_that_is_not_taken_where_it_arrives_is_read_once(self) -> None:
+        async with FakeUpstream() as fake, provider(fake.url) as made:
+            opening = asyncio.ensure_future(opened(made))
+            asked = await fake.asked()
+            await asked.head(200, SSE)
+            upstream = await opening
+            passed: list[Batch] = []
+            offered = asyncio.Event()
+
+            def onward(batch: Batch) -> bool:
+                passed.append(batch)
+                offered.set()
+                return len(passed) == 1
+
+            reading = asyncio.ensure_future(upstream.read(onward))
+            await asyncio.sleep(0)
+            await asked.send(frame(say="a"))
+            await offered.wait()
+            assert passed == [Batch(SAID[:3])]
+            assert not reading.done()
+            await asked.send(frame(say="b"))
+            await asked.send(DONE)
+            assert await reading == passed[1]
+            assert passed[1].events[0] == SAID[3]
+            await asked.end()
+            rest = passed[1].events[1:] or (await upstream.read()).events
+            assert rest == END
+            await upstream.close()
+
     @pytest.mark.parametrize("piece", [1, 2, 7])
     @pytest.mark.fault("F2")
     async def test_the_events_do_not_depend_on_the_pieces(self, piece: int) -> None:

@@ -8,7 +8,7 @@ import gzip
 import os
 import ssl
 import zlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -180,6 +180,114 @@ class TestAnswers:
             error = await failure(client.open("GET", upstream.url, {"x": value}, None))
             assert error.kind is Kind.INTERNAL
             assert upstream.connections == 0
+
+
+class Taker:
+    """Takes what arrives, until `stop` has come; then says that it wants no more, or raises."""
+
+    def __init__(self, stop: bytes = b"never", error: Exception | None = None) -> None:
+        self.taken: list[bytes] = []
+        self._stop = stop
+        self._error = error
+        self._more = asyncio.Event()
+
+    def __call__(self, data: bytes) -> bool:
+        self.taken.append(data)
+        self._more.set()
+        if data == self._stop and self._error is not None:
+            raise self._error
+        return data != self._stop
+
+    async def until(self, *taken: bytes) -> None:
+        while self.taken != list(taken):
+            self._more.clear()
+            await within(self._more.wait())
+
+
+async def waiting(work: Coroutine[Any, Any, bytes | None]) -> asyncio.Task[bytes | None]:
+    """A reader that has come to wait: one turn of the loop is enough."""
+    task = asyncio.ensure_future(work)
+    await asyncio.sleep(0)
+    return task
+
+
+class TestOnward:
+    """What arrives while somebody waits goes on without waking him."""
+
+    async def test_it_takes_all_until_it_wants_no_more_and_nothing_is_lost_or_repeated(self) -> None:
+        async with FakeUpstream() as upstream, lean(upstream.url) as client:
+            asking, asked = await ask(client, upstream)
+            await asked.head(200, SSE)
+            response = await within(asking)
+            takes = Taker(stop=b"c")
+            reading = await waiting(response.read(takes))
+            await asked.send(b"a")
+            await takes.until(b"a")
+            await asked.send(b"b")
+            await takes.until(b"a", b"b")
+            assert not reading.done()
+            await asked.send(b"c")
+            await takes.until(b"a", b"b", b"c")
+            await asked.send(b"d")  # perhaps before the reader has woken
+            assert await within(reading) == b""
+            assert await within(response.read()) == b"d"
+            await asked.end(b"e")
+            assert await body_of(response) == b"e"
+            assert takes.taken == [b"a", b"b", b"c"]
+
+    async def test_what_lies_there_already_is_read(self) -> None:
+        async with FakeUpstream() as upstream, lean(upstream.url) as client:
+            asking, asked = await ask(client, upstream)
+            await asked.raw(OK + HI)
+            response = await within(asking)
+            takes = Taker()
+            assert await within(response.read(takes)) == b"hi"
+            assert await within(response.read(takes)) is None
+            assert takes.taken == []
+
+    async def test_the_end_and_a_cut_are_told_after_what_came_with_them(self) -> None:
+        for ends in (True, False):
+            async with FakeUpstream() as upstream, lean(upstream.url) as client:
+                asking, asked = await ask(client, upstream)
+                await asked.head(200, SSE)
+                response = await within(asking)
+                takes = Taker()
+                reading = await waiting(response.read(takes))
+                if ends:
+                    await asked.end(b"last")
+                    assert await within(reading) is None
+                else:
+                    await asked.send(b"last")
+                    asked.cut()
+                    assert (await failure(reading)).kind is Kind.TRUNCATED
+                assert takes.taken == [b"last"]
+
+    async def test_what_it_raises_is_raised_where_the_reader_waits(self) -> None:
+        async with FakeUpstream() as upstream, lean(upstream.url) as client:
+            asking, asked = await ask(client, upstream)
+            await asked.head(200, SSE)
+            response = await within(asking)
+            reading = await waiting(response.read(Taker(b"bad", ZeroDivisionError("mine"))))
+            await asked.send(b"bad")
+            with pytest.raises(ZeroDivisionError, match="mine"):
+                await within(reading)
+            await asked.end(b"rest")
+            assert await body_of(response) == b"rest"
+
+    async def test_who_was_cancelled_gets_nothing_any_more(self) -> None:
+        async with FakeUpstream() as upstream, lean(upstream.url) as client:
+            asking, asked = await ask(client, upstream)
+            await asked.head(200, SSE)
+            response = await within(asking)
+            takes = Taker()
+            reading = await waiting(response.read(takes))
+            await asked.send(b"a")
+            await takes.until(b"a")
+            reading.cancel()
+            await asyncio.wait({reading})
+            await asked.send(b"b")
+            assert await within(response.read()) == b"b"
+            assert takes.taken == [b"a"]
 
 
 class TestFailures:

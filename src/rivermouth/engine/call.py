@@ -21,6 +21,10 @@ class Sink(Protocol):
 
     started: bool
 
+    def write(self, data: bytes) -> bool:
+        """Stream bytes at once; False, and nothing is written, when only `send` can: it waits for a slow client."""
+        ...
+
     async def send(self, data: bytes, *, last: bool, ignored: tuple[str, ...]) -> None:
         """Stream bytes; the first send brings status 200 and the headers."""
         ...

@@ -74,6 +74,16 @@ class Deadlines:
         self._first = False
         self._heard = self._loop.time()
 
+    def passed(self, *, content: bool, written: bool) -> float:
+        """Something came, and the client took it, if at all, without being waited for.  The loop's time."""
+        now = self._loop.time()
+        if content:
+            self._first = False
+            self._heard = now
+        if written:
+            self._hushed = now
+        return now
+
     def sending(self) -> None:
         """We wait for the client now, not for the upstream."""
         self._waiting = False

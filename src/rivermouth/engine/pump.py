@@ -30,6 +30,8 @@ HELD_CAP_BYTES: Final = 1024 * 1024
 CHECKPOINT_S: Final = 2.0
 """How much of a running call a kill can make the record forget."""
 
+_ENDS: Final = frozenset({Finish, Error})
+
 
 class Flow(msgspec.Struct, frozen=True):
     """What the pump joins: one attempt's source, its clocks, and where its bytes go."""
@@ -51,11 +53,8 @@ async def pump(flow: Flow) -> None:
     call, tally, out, deadlines = flow.call, flow.line.tally, flow.output, flow.deadlines
     ledger, read, stream = call.ledger, flow.upstream.read, flow.request.stream
     held: list[bytes] = []
-    checkpoint_at = 0.0
-    while True:
+    while not call.committed:
         batch = await read()
-        if not batch.events and not batch.frames:
-            continue
         if tally.start is None and ledger.ignored:
             batch = _with_warnings(batch, ledger.ignored)
         if tally.feed(batch.events):
@@ -63,25 +62,69 @@ async def pump(flow: Flow) -> None:
             if ledger.first_token_ns is None:
                 ledger.first_token_ns = ledger.since_ns()
         if tally.end is not None:
-            await _finish(flow, batch, b"".join(held))
-            return
+            return await _finish(flow, batch, b"".join(held))
         data = out.take(batch)
-        if not call.committed:
-            if data:
-                held.append(data)
-            if not (stream and tally.produced):
-                _bound(held, tally.text_chars)
-                continue
-            await call.commit()
-            data, held = b"".join(held), []
         if data:
-            deadlines.sending()
-            await flow.sink.send(data, last=False, ignored=ledger.ignored)
-            now = deadlines.sent()
-            if now >= checkpoint_at:
-                if checkpoint_at:
-                    flow.checkpoint(ledger.checkpoint())
-                checkpoint_at = now + CHECKPOINT_S
+            held.append(data)
+        if stream and tally.produced:
+            await call.commit()
+            await _send(flow, b"".join(held))
+        else:
+            _bound(held, tally.text_chars)
+    passage = Passage(flow)
+    while True:
+        batch = await read(passage.take)
+        if passage.take(batch):
+            continue
+        if passage.unsent:
+            data, passage.unsent = passage.unsent, b""
+            await _send(flow, data)
+        else:
+            tally.feed(batch.events)
+            return await _finish(flow, batch, b"")
+
+
+class Passage:
+    """A stream that the client has begun to get: each batch goes straight from the upstream's socket to the client's.
+
+    unsent: what a slow client has to be waited for with.
+    """
+
+    __slots__ = ("_checkpoint_at", "_deadlines", "_flow", "_out", "_tally", "_write", "unsent")
+
+    def __init__(self, flow: Flow) -> None:
+        self._flow = flow
+        self._tally = flow.line.tally.feed
+        self._out = flow.output.take
+        self._write = flow.sink.write
+        self._deadlines = flow.deadlines
+        self._checkpoint_at = 0.0
+        self.unsent = b""
+
+    def take(self, batch: Batch) -> bool:
+        """False, when there is something to wait for: the end, with nothing done, or a client that reads slowly."""
+        events = batch.events
+        if self.unsent or (events and type(events[-1]) in _ENDS):
+            return False
+        content = self._tally(events)
+        data = self._out(batch)
+        written = bool(data) and self._write(data)
+        now = self._deadlines.passed(content=content, written=written)
+        if now >= self._checkpoint_at:
+            if self._checkpoint_at:
+                self._flow.checkpoint(self._flow.call.ledger.checkpoint())
+            self._checkpoint_at = now + CHECKPOINT_S
+        if data and not written:
+            self.unsent = data
+        return not self.unsent
+
+
+async def _send(flow: Flow, data: bytes) -> None:
+    """Send, and do not count the time that the client takes for it."""
+    if data:
+        flow.deadlines.sending()
+        await flow.sink.send(data, last=False, ignored=flow.call.ledger.ignored)
+        flow.deadlines.sent()
 
 
 async def _finish(flow: Flow, batch: Batch, held: bytes) -> None:

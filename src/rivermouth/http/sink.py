@@ -51,8 +51,11 @@ class AsgiSink:
         self.ended = False
         self.close_after = False
 
+    def write(self, data: bytes) -> bool:
+        return self.ended or (self.started and self._write(data))
+
     async def send(self, data: bytes, *, last: bool, ignored: tuple[str, ...]) -> None:
-        if self.ended or (self.started and not last and self._write(data)):
+        if self.ended:
             return
         if not self.started:
             self.started = True

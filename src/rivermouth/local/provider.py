@@ -43,7 +43,7 @@ from rivermouth.local.registry import Manifest, Model, Registry
 from rivermouth.local.sampling import SEEDS, decoding_of
 from rivermouth.local.schema import schema_text
 from rivermouth.local.support import parameters_label
-from rivermouth.providers.provider import Batch, Lease
+from rivermouth.providers.provider import Batch, Lease, Onward
 
 TEXT_TIMEOUT_S: Final = 180.0
 THINKING_MARK: Final = "enable_thinking"
@@ -205,7 +205,7 @@ class LocalUpstream:
         self._lease = lease
         self._part_open = False
 
-    async def read(self) -> Batch:
+    async def read(self, onward: Onward | None = None) -> Batch:
         """All texts that are here, waiting for the first; the end comes with the last of them if it is there too."""
         if self.prompt_tokens is None:
             self.prompt_tokens = await self._generation.began

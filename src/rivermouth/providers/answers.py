@@ -1,10 +1,11 @@
 """The two answers an HTTP upstream can give, as `Upstream`s: a stream of frames, or one document.
 
-`Stream.read` is the hot path: one read of the socket, one batch, no task and no timer.
+`Stream` is the hot path: one read of the socket, one batch, no task woken where `onward` takes it, and no timer.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -17,7 +18,7 @@ from rivermouth.ir.reply import Reply
 from rivermouth.ir.request import Request
 from rivermouth.providers.client import Response
 from rivermouth.providers.failures import Failures
-from rivermouth.providers.provider import Batch
+from rivermouth.providers.provider import Batch, Onward
 from rivermouth.wire.frame import Frame
 
 DOCUMENT_CAP_BYTES: Final = 32 * 1024 * 1024
@@ -32,7 +33,7 @@ class Stream:
     A last frame without its line end still counts when its payload is whole: JSON that was cut does not parse.
     """
 
-    __slots__ = ("_complete", "_decode", "_decoder", "_failures", "_feed", "_read", "_relay", "_response")
+    __slots__ = ("_complete", "_decode", "_decoder", "_failures", "_feed", "_read", "_relay", "_response", "_returned")
 
     def __init__(
         self, response: Response, dialect: Dialect, request: Request, failures: Failures, *, relay: bool
@@ -45,11 +46,28 @@ class Stream:
         self._failures = failures
         self._relay = relay
         self._complete = False
+        self._returned: Batch | None = None
 
-    async def read(self) -> Batch:
-        data = await self._read()
-        if data is None:
-            return self._at_end()
+    async def read(self, onward: Onward | None = None) -> Batch:
+        data = await self._read(None if onward is None else partial(self._pass_on, onward))
+        batch, self._returned = self._returned, None
+        if batch is not None:
+            return batch
+        return self._at_end() if data is None else self._batch(data)
+
+    async def close(self) -> None:
+        await self._response.close(complete=self._complete)
+
+    def _pass_on(self, onward: Onward, data: bytes) -> bool:
+        """Offer what these bytes say; `read` returns what is not taken."""
+        batch = self._batch(data)
+        if onward(batch):
+            return True
+        self._returned = batch
+        return False
+
+    def _batch(self, data: bytes) -> Batch:
+        """What these bytes say."""
         events: list[Event] = []
         frames: list[tuple[Frame, int]] | None = [] if self._relay else None
         try:
@@ -67,9 +85,6 @@ class Stream:
         except ApiError as error:
             events.append(Error(self._failures.cleaned(error)))
         return Batch(events, frames)
-
-    async def close(self) -> None:
-        await self._response.close(complete=self._complete)
 
     def _at_end(self) -> Batch:
         """The body ended properly: what its last bytes say, and the truth if that is no end."""
@@ -114,7 +129,7 @@ class Document:
         self._same_dialect = same_dialect
         self._complete = False
 
-    async def read(self) -> Batch:
+    async def read(self, onward: Onward | None = None) -> Batch:
         body = await whole(self._response, self._failures)
         self._complete = True
         reply = self._failures.parsed(self._dialect.parse_reply, body)

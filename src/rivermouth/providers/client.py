@@ -14,7 +14,7 @@ import asyncio
 import io
 import ssl
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -40,8 +40,12 @@ class Response(Protocol):
     @property
     def headers(self) -> Mapping[str, str]: ...
 
-    async def read(self) -> bytes | None:
-        """All that has arrived, at least one byte; None at the body's proper end.  Raises `ApiError` on a cut."""
+    async def read(self, onward: Callable[[bytes], bool] | None = None) -> bytes | None:
+        """All that has arrived, at least one byte; None at the body's proper end.  Raises `ApiError` on a cut.
+
+        While it waits, it may give what arrives to `onward` instead, until that says False: then this returns b"".
+        What `onward` raises is raised here.
+        """
         ...
 
     async def close(self, *, complete: bool) -> None:
@@ -148,7 +152,7 @@ class AiohttpResponse:
     def headers(self) -> Mapping[str, str]:
         return {name.lower(): value for name, value in self._response.headers.items()}
 
-    async def read(self) -> bytes | None:
+    async def read(self, onward: Callable[[bytes], bool] | None = None) -> bytes | None:
         try:
             return await self._readany() or None
         except (aiohttp.ClientError, OSError) as error:

@@ -20,7 +20,7 @@ import asyncio
 import os
 import ssl
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, cast
 from urllib.parse import urlsplit
 
@@ -48,7 +48,8 @@ class Connection(asyncio.Protocol):
         self._pool = pool
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport
-        self._waiter: asyncio.Future[None] | None = None
+        self._waiter: asyncio.Future[bool] | None = None
+        self._onward: Callable[[bytes], bool] | None = None
         self._parser: httptools.HttpResponseParser
         self._parts: list[bytes] = []
         self._size = 0
@@ -84,6 +85,8 @@ class Connection(asyncio.Protocol):
             self._fruitless = 0
         elif not self.ended:
             self._without_body(len(data))
+        if self._onward is not None and self._parts and self._pass_on(self._onward):
+            return
         if self._size > HIGH_BYTES and not self._paused:
             self._paused = True
             self._transport.pause_reading()
@@ -148,20 +151,24 @@ class Connection(asyncio.Protocol):
             await self._wait()
         return True
 
-    async def take(self) -> bytes | None:
-        """All bytes that are here, waiting for the first; None at the proper end.  Raises `ConnectionError` if cut."""
+    async def take(self, onward: Callable[[bytes], bool] | None = None) -> bytes | None:
+        """All bytes that are here, waiting for the first; None at the proper end.  Raises `ConnectionError` if cut.
+
+        What arrives while it waits goes to `onward`, until that says False: then this returns b"".
+        """
         while not self._parts:
             if self.ended:
                 return None
             if self.lost:
                 raise ConnectionResetError
-            self._waiter = waiter = self._loop.create_future()  # `_wait`, without its cost for each chunk
-            await waiter
-        parts, self._parts, self._size = self._parts, [], 0
+            self._onward = onward
+            if await self._wait():
+                return b""
+        data = self._arrived()
         if self._paused:
             self._paused = False
             self._transport.resume_reading()
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+        return data
 
     @property
     def fresh(self) -> bool:
@@ -182,17 +189,36 @@ class Connection(asyncio.Protocol):
         """Close the socket at once; what was not sent is not sent any more."""
         self._transport.abort()
 
-    async def _wait(self) -> None:
+    async def _wait(self) -> bool:
+        """Until something has happened; True when `onward` wants no more."""
         self._waiter = self._loop.create_future()
         try:
-            await self._waiter
+            return await self._waiter
         finally:
-            self._waiter = None
+            self._waiter = self._onward = None
+
+    def _arrived(self) -> bytes:
+        """What lies here, as one piece; nothing lies here any more."""
+        parts, self._parts, self._size = self._parts, [], 0
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _pass_on(self, onward: Callable[[bytes], bool]) -> bool:
+        """Hand what has arrived to the reader without waking it; False when it has to be woken."""
+        waiter = self._waiter
+        if waiter is None or waiter.done():
+            return False
+        try:
+            if onward(self._arrived()):
+                return not self.ended
+            waiter.set_result(True)
+        except Exception as error:  # it is the reader's, and raised where it reads
+            waiter.set_exception(error)
+        return True
 
     def _wake(self) -> None:
         waiter = self._waiter
         if waiter is not None and not waiter.done():
-            waiter.set_result(None)
+            waiter.set_result(False)
 
     def _without_body(self, size: int) -> None:
         """Bytes of a head or a trailer that does not end; the parser would keep them all."""
@@ -319,10 +345,10 @@ class LeanResponse:
         encoding = connection.headers.get("content-encoding", "identity").strip().lower()
         self._inflate = None if encoding in ("", "identity") else Inflate(encoding)
 
-    async def read(self) -> bytes | None:
+    async def read(self, onward: Callable[[bytes], bool] | None = None) -> bytes | None:
         try:
             if self._inflate is None:
-                return await self._take()
+                return await self._take(onward)
             return await self._inflated(self._inflate)
         except ConnectionError:
             if self._connection.broken:

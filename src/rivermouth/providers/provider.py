@@ -27,6 +27,10 @@ class Batch(NamedTuple):
     body: bytes | None = None
 
 
+Onward = Callable[[Batch], bool]
+"""Takes a batch where it arrives; False when it has to be fetched instead."""
+
+
 class Lease(Protocol):
     """What `prepare` holds for one call, such as a place in a queue, until `open` takes it over or it is closed."""
 
@@ -47,8 +51,12 @@ NOTHING: Final = _Nothing()
 class Upstream(Protocol):
     """One attempt, running.  Nothing may be lost or leaked when `read` is cancelled, as long as `close` follows."""
 
-    async def read(self) -> Batch:
-        """The next batch; `events` may be empty (keep-alive noise).  Raises `ApiError` on failure."""
+    async def read(self, onward: Onward | None = None) -> Batch:
+        """The next batch; `events` may be empty (keep-alive noise).  Raises `ApiError` on failure.
+
+        While it waits, it may offer each batch that arrives to `onward`; those that are taken are done, the first that
+        is not is returned.  Waking a task for each of a thousand slow streams costs as much as translating the token.
+        """
         ...
 
     async def close(self) -> None:

@@ -53,7 +53,7 @@ from rivermouth.ir.request import (
     ToolResult,
 )
 from rivermouth.ir.tokens import estimate_tokens
-from rivermouth.providers.provider import NOTHING, Batch, Lease, Upstream
+from rivermouth.providers.provider import NOTHING, Batch, Lease, Onward, Upstream
 
 log = structlog.get_logger()
 
@@ -196,7 +196,7 @@ class PythonUpstream:
         self._parts = 0
         self._characters = 0
 
-    async def read(self) -> Batch:
+    async def read(self, onward: Onward | None = None) -> Batch:
         """First `Start`, then all chunks that are there (one at least), at last the end."""
         if not self._started:
             self._started = True

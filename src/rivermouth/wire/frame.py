@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import partial
 from itertools import repeat
 from typing import Final, NamedTuple, Protocol
@@ -20,8 +19,10 @@ class Frame(NamedTuple):
 _named: Final = partial(tuple.__new__, Frame)
 
 
-def nameless(payloads: Iterable[bytes]) -> list[Frame]:
+def nameless(payloads: list[bytes]) -> list[Frame]:
     """A frame without a name for each payload.  Made without a Python call for each: this is the hot path."""
+    if len(payloads) == 1:
+        return [_named(("", payloads[0]))]
     return list(map(_named, zip(repeat(""), payloads)))
 
 

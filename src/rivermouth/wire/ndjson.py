@@ -53,4 +53,4 @@ def _frames(data: bytes, cap_bytes: int) -> list[Frame]:
     lines = data.split(b"\n")
     if len(data) > cap_bytes and any(len(each) > cap_bytes for each in lines):
         raise WireError(_TOO_LARGE % cap_bytes)
-    return nameless(filter(None, map(bytes.strip, lines)))
+    return nameless([*filter(None, map(bytes.strip, lines))])

@@ -9,7 +9,7 @@ from typing import Final
 from rivermouth.ir.events import Event
 from rivermouth.ir.reply import EmbedReply, ModelInfo
 from rivermouth.ir.request import EmbedRequest, Request, Sampling
-from rivermouth.providers.provider import NOTHING, Batch, Lease, Upstream
+from rivermouth.providers.provider import NOTHING, Batch, Lease, Onward, Upstream
 from rivermouth.providers.scripted.embedding import vector_of
 from rivermouth.providers.scripted.script import PERSONAS, Persona, by_token, persona_of, script
 from rivermouth.providers.scripted.words import count_tokens
@@ -68,7 +68,7 @@ class ScriptedUpstream:
         self._pause_s = pause_s
         self._sleep = sleep
 
-    async def read(self) -> Batch:
+    async def read(self, onward: Onward | None = None) -> Batch:
         """The events up to the next token, or the end; none after it."""
         await self._sleep(self._pause_s)
         return Batch(next(self._groups, []))
