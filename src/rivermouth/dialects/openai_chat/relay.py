@@ -22,6 +22,7 @@ from rivermouth.wire.frame import Frame
 
 _PLAIN: Final = frozenset({TextDelta, ReasoningDelta, ArgsDelta})
 _NULL_USAGE: Final = b',"usage":null'
+_LF: Final = ord("\n")
 _chunk: Final = json.typed(Chunk)
 
 
@@ -155,6 +156,6 @@ def _is_string(data: bytes) -> bool:
 
 def _frame(data: bytes) -> bytes:
     """A frame on one line: a line break can only be white space between tokens, so a space is as good."""
-    if b"\n" in data:
+    if _LF in data:
         data = data.replace(b"\n", b" ")
     return sse.data(json.line_safe(data))
