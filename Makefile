@@ -1,6 +1,6 @@
 # Two commands matter: `make demo` shows it working, `make test` proves it.  Both need only make and a Python 3.11+.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench docs fault lock clean
+.PHONY: help setup demo test check bench docs goldens fault lock clean
 
 BIN := .venv/bin
 ARGS ?=
@@ -30,7 +30,10 @@ bench: ## measure against a fake upstream, beside nginx, and write docs/benchmar
 
 docs: setup ## write the generated pages again, and test the documentation against the code
 	$(BIN)/python -m docs.generate
-	$(BIN)/python -m pytest tests/test_repository.py tests/test_docs.py $(ARGS)
+	$(BIN)/python -m pytest tests/test_repository.py tests/test_docs.py tests/test_dialect_pages.py $(ARGS)
+
+goldens: setup ## write what goes over the wires again, to be read in a diff; nothing else ever updates it
+	$(BIN)/python -m tests.goldens.regenerate
 
 fault: setup ## the tests that prove one line of the documents: make fault LINE=F7
 	$(BIN)/python -m pytest -v --covering $(LINE) $(ARGS)

@@ -1,10 +1,7 @@
-// Is this stream exactly what the upstream said?  Text is compared byte by byte as it arrives, in each
-// client's format.
+// Is this stream exactly what the upstream said?  Text is compared byte by byte as it arrives.
 #ifndef CHECK_H
 #define CHECK_H
 #include "measure.h"
-
-enum { OPENAI, ANTHROPIC, OLLAMA, JSON, RAW };
 
 typedef struct conn {
   int fd;
@@ -17,16 +14,20 @@ typedef struct conn {
   int cst, skip;                     // place within the chunked framing
   char hdr[4096];
   int hl;
-  char *ln; // the line (or the whole JSON body) so far
+  char *ln; // the line, message or whole body so far
   size_t ll, lc;
+  int block;                    // a server-sent event has begun and its blank line has not come
+  char event[48];               // the name of that event
   size_t xp;                    // how much of the expected text has come
   int chunks, term, fin, errev; // content chunks, terminators, finish reasons, error events
-  int bad;                      // 1 wrong text, 2 not the format, 3 something after the terminator
+  int bad;                      // what is wrong, if anything: see below
   u64 t0, tfirst, tlast;
 } conn;
 
+enum { WRONG_TEXT = 1, WRONG_FORM, AFTER_END };
+
 // what is expected
-static int fmt, n_exp = 100, s_exp = 32, want = 200;
+static int n_exp = 100, s_exp = 32, want = 200;
 static char *exp_txt;
 static size_t exp_len;
 
@@ -45,10 +46,11 @@ static char sample[600]; // the first stream that was wrong
 static void err(u64 *c, conn *k, const char *w) {
   (*c)++;
   if (!*sample) {
-    snprintf(sample, sizeof sample, "%s: status=%d chunks=%d term=%d pos=%zu line=%.200s", w, k->status,
-             k->chunks, k->term, k->xp, k->ln && k->ll ? k->ln : k->hdr);
-    for (char *p = sample; *p; p++)
-      if (*p == '"' || *p == '\\' || (unsigned char)*p < 32)
+    int kept = k->ll < 200 ? k->ll : 200;
+    snprintf(sample, sizeof sample, "%s: status=%d chunks=%d term=%d pos=%zu line=%.*s", w, k->status,
+             k->chunks, k->term, k->xp, kept ? kept : 200, kept ? k->ln : k->hdr);
+    for (unsigned char *p = (void *)sample; *p; p++)
+      if (*p == '"' || *p == '\\' || *p < 32 || *p > 126)
         *p = '\'';
   }
 }
@@ -63,76 +65,88 @@ static int hexv(const char *p) {
   return v;
 }
 
-// compare the JSON string at p with the expected text at k->xp
-static void take(conn *k, const char *p, const char *e, int inw) {
-  size_t x = k->xp;
-  const char *X = exp_txt;
-  u64 ts = 0;
-  int empty = p < e && *p == '"';
-  if (empty)
-    return;
+// The bytes that the escape after a backslash at *p says, of which there are up to 4; *p is then behind it.
+static int unescape(const char **at, unsigned char b[4]) {
+  const char *p = *at;
+  int n = 1;
+  switch (*p) {
+  case 'n': b[0] = '\n'; break;
+  case 't': b[0] = '\t'; break;
+  case 'r': b[0] = '\r'; break;
+  case 'b': b[0] = 8; break;
+  case 'f': b[0] = 12; break;
+  case 'u': {
+    unsigned c = hexv(p + 1);
+    p += 4;
+    if (c >= 0xd800 && c < 0xdc00 && p[1] == '\\') {
+      c = 0x10000 + ((c - 0xd800) << 10) + (hexv(p + 3) - 0xdc00);
+      p += 6;
+    }
+    if (c < 128)
+      b[0] = c;
+    else if (c < 0x800) {
+      b[0] = 0xc0 | c >> 6;
+      b[1] = 0x80 | (c & 63);
+      n = 2;
+    } else if (c < 0x10000) {
+      b[0] = 0xe0 | c >> 12;
+      b[1] = 0x80 | (c >> 6 & 63);
+      b[2] = 0x80 | (c & 63);
+      n = 3;
+    } else {
+      b[0] = 0xf0 | c >> 18;
+      b[1] = 0x80 | (c >> 12 & 63);
+      b[2] = 0x80 | (c >> 6 & 63);
+      b[3] = 0x80 | (c & 63);
+      n = 4;
+    }
+    break;
+  }
+  default: b[0] = *p;
+  }
+  *at = p + 1;
+  return n;
+}
+
+// Does the JSON string at p go on with the expected text from *x?  Then *x is behind it, and *ts the last
+// time in it.
+static int same_text(const char *p, const char *e, size_t *x, u64 *ts) {
+  size_t at = *x;
   while (p < e && *p != '"') {
     unsigned char b[4];
-    int bl = 1;
+    int n = 1;
     if (*p == '\\') {
       p++;
-      switch (*p) {
-      case 'n': b[0] = '\n'; break;
-      case 't': b[0] = '\t'; break;
-      case 'r': b[0] = '\r'; break;
-      case 'b': b[0] = 8; break;
-      case 'f': b[0] = 12; break;
-      case 'u': {
-        unsigned c = hexv(p + 1);
-        p += 4;
-        if (c >= 0xd800 && c < 0xdc00 && p[1] == '\\') {
-          c = 0x10000 + ((c - 0xd800) << 10) + (hexv(p + 3) - 0xdc00);
-          p += 6;
-        }
-        if (c < 128)
-          b[0] = c;
-        else if (c < 0x800) {
-          b[0] = 0xc0 | c >> 6;
-          b[1] = 0x80 | (c & 63);
-          bl = 2;
-        } else if (c < 0x10000) {
-          b[0] = 0xe0 | c >> 12;
-          b[1] = 0x80 | (c >> 6 & 63);
-          b[2] = 0x80 | (c & 63);
-          bl = 3;
-        } else {
-          b[0] = 0xf0 | c >> 18;
-          b[1] = 0x80 | (c >> 12 & 63);
-          b[2] = 0x80 | (c >> 6 & 63);
-          b[3] = 0x80 | (c & 63);
-          bl = 4;
-        }
-        break;
-      }
-      default: b[0] = *p;
-      }
-      p++;
+      n = unescape(&p, b);
     } else
       b[0] = *p++;
-    if (x + bl > exp_len || memcmp(X + x, b, bl)) {
-      k->bad = 1;
-      return;
-    }
-    x += bl;
+    if (at + n > exp_len || memcmp(exp_txt + at, b, n))
+      return 0;
+    at += n;
     if (b[0] == '@') {
       const char *q = p;
-      ts = 0;
-      if (e - p < TS_DIGITS) {
-        k->bad = 1;
-        return;
-      }
+      *ts = 0;
+      if (e - p < TS_DIGITS)
+        return 0;
       while (q < p + TS_DIGITS)
-        ts = ts * 10 + (*q++ - '0');
+        *ts = *ts * 10 + (*q++ - '0');
       p = q;
-      x += TS_DIGITS;
+      at += TS_DIGITS;
     }
   }
-  k->xp = x;
+  *x = at;
+  return p < e;
+}
+
+// A content chunk: the JSON string at p.  An empty one is none.
+static void take(conn *k, const char *p, const char *e, int inw) {
+  u64 ts = 0;
+  if (p < e && *p == '"')
+    return;
+  if (!same_text(p, e, &k->xp, &ts)) {
+    k->bad = WRONG_TEXT;
+    return;
+  }
   k->chunks++;
   if (!k->tfirst) {
     k->tfirst = T;
@@ -148,110 +162,12 @@ static void take(conn *k, const char *p, const char *e, int inw) {
   }
 }
 
-static const char *after(const char *p, const char *e, const char *key) {
-  size_t l = strlen(key);
-  const char *q = memmem(p, e - p, key, l);
-  if (!q)
-    return 0;
-  q += l;
-  while (q < e && (*q == ' ' || *q == ':'))
-    q++;
-  return q < e && *q == '"' ? q + 1 : 0;
-}
-
-static void line(conn *k, const char *p, size_t n, int inw) {
-  if (n && p[n - 1] == '\r')
-    n--;
-  if (!n)
-    return;
-  const char *e = p + n, *q;
-  if (fmt == OLLAMA) {
-    if (*p != '{') {
-      k->bad = 2;
-      return;
-    }
-    if (memmem(p, n, "\"error\"", 7))
-      k->errev++;
-    if ((q = after(p, e, "\"content\"")))
-      take(k, q, e, inw);
-    if (memmem(p, n, "\"done\":true", 11) || memmem(p, n, "\"done\": true", 12))
-      k->term++;
-    return;
-  }
-  if (n > 6 && !memcmp(p, "event:", 6)) {
-    return;
-  }
-  if (n < 5 || memcmp(p, "data:", 5)) {
-    if (*p != ':' && memcmp(p, "id:", 3))
-      k->bad = 2;
-    return;
-  }
-  p += 5;
-  while (p < e && *p == ' ')
-    p++;
-  n = e - p;
-  if (fmt == OPENAI) {
-    if (n == 6 && !memcmp(p, "[DONE]", 6)) {
-      k->term++;
-      return;
-    }
-    if (k->term)
-      k->bad = 3;
-    if (!memcmp(p, "{\"error\"", 8))
-      k->errev++;
-    if ((q = after(p, e, "\"content\"")))
-      take(k, q, e, inw);
-    if (after(p, e, "\"finish_reason\""))
-      k->fin++;
-  } else {
-    if (memmem(p, n, "text_delta", 10)) {
-      if ((q = after(p, e, "\"text\"")))
-        take(k, q, e, inw);
-    } else if (memmem(p, n, "\"message_stop\"", 14))
-      k->term++;
-    else if (memmem(p, n, "\"stop_reason\":\"", 15) || memmem(p, n, "\"stop_reason\": \"", 16))
-      k->fin++;
-    else if (memmem(p, n, "\"error\"", 7))
-      k->errev++;
-  }
-}
-
-static void body(conn *k, const char *p, size_t n, int inw) {
-  if (k->status != 200 || want != 200) {
-    return;
-  }
-  if (fmt == RAW) {
-    k->chunks += 0;
-    return;
-  }
-  if (fmt == JSON) {
-    if (k->ll + n + 1 > k->lc)
-      k->ln = realloc(k->ln, k->lc = (k->ll + n) * 2 + 512);
-    memcpy(k->ln + k->ll, p, n);
-    k->ll += n;
-    return;
-  }
-  while (n) {
-    const char *nl = memchr(p, '\n', n);
-    if (!nl || k->ll) {
-      size_t m = nl ? (size_t)(nl - p) + 1 : n;
-      if (k->ll + m > k->lc)
-        k->ln = realloc(k->ln, k->lc = (k->ll + m) * 2 + 512);
-      memcpy(k->ln + k->ll, p, m);
-      k->ll += m;
-      p += m;
-      n -= m;
-      if (nl) {
-        size_t l = k->ll - 1;
-        k->ll = 0;
-        line(k, k->ln, l, inw);
-      }
-      continue;
-    }
-    line(k, p, nl - p, inw);
-    n -= nl + 1 - p;
-    p = nl + 1;
-  }
+// All of the text once more: the JSON string at p.
+static void repeated(conn *k, const char *p, const char *e) {
+  size_t x = 0;
+  u64 ts = 0;
+  if (!p || !same_text(p, e, &x, &ts) || x != exp_len)
+    k->bad = WRONG_TEXT;
 }
 
 #endif

@@ -46,4 +46,17 @@ static int gen_chunk(int k, int s, char *out) {
   }
   return n;
 }
+
+// A template with each $x replaced by values['x']; the length of what is in `out`.
+static inline size_t expand(char *out, const char *template, const char *const values[128]) {
+  char *o = out;
+  for (const char *p = template; *p; p++)
+    if (*p == '$')
+      o = stpcpy(o, values[(unsigned char)*++p]);
+    else
+      *o++ = *p;
+  *o = 0;
+  return o - out;
+}
+
 #endif

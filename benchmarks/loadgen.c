@@ -3,12 +3,12 @@
 // upstream had said.
 //
 //   loadgen key=value...
-//   port path model fmt=openai|anthropic|ollama|json|raw       n s: as the model's knobs say
+//   port path model fmt: see formats.h                         n s: as the model's knobs say
 //   conns warm dur grace (seconds)  ramp (ms over which streams start)
 //   pids=1,2,3: whose CPU and memory to measure                h="Name: value": a header, repeatable
 //   want=STATUS  close=1: a new connection per request         usage=1: ask for usage
 //   slow=BYTES_PER_SEC: a slow reader                          abort=K: hang up after K chunks
-#include "check.h"
+#include "frames.h"
 
 static void start(conn *k);
 
@@ -19,6 +19,43 @@ static void drop(conn *k) {
   k->st = CLOSED;
 }
 
+static void succeed(conn *k, int inw) {
+  ok++;
+  if (inw) {
+    streams_w++;
+    hist_add(&h_tot, T - k->t0);
+  }
+}
+
+static void judge_whole(conn *k, int inw) {
+  const char *e = k->ln + k->ll, *q = k->ll ? after(k->ln, e, "\"content\"") : 0;
+  if (k->ll && !q)
+    q = after(k->ln, e, "\"text\"");
+  if (q)
+    take(k, q, e, inw);
+  if (k->xp != exp_len)
+    err(&e_text, k, "text");
+  else
+    succeed(k, inw);
+}
+
+static void judge_stream(conn *k, int inw) {
+  if (k->bad == WRONG_TEXT)
+    err(&e_text, k, "text");
+  else if (k->bad || k->ll || k->block)
+    err(&e_parse, k, k->bad ? "parse" : "cut frame");
+  else if (k->errev)
+    err(&e_parse, k, "error event");
+  else if (k->chunks != n_exp)
+    err(&e_count, k, "count");
+  else if (k->xp != exp_len)
+    err(&e_text, k, "text");
+  else if (k->term != 1 || k->fin != 1)
+    err(&e_term, k, "terminator");
+  else
+    succeed(k, inw);
+}
+
 static void done(conn *k, int clean) { // response over (clean: by framing)
   int inw = T >= w0 && T < w1;
   infl--;
@@ -26,49 +63,12 @@ static void done(conn *k, int clean) { // response over (clean: by framing)
     err(&e_status, k, "status");
   else if (!clean)
     err(&e_close, k, "cut");
-  else if (want == 200 && fmt != RAW) {
-    if (fmt == JSON) {
-      const char *q = 0, *le = k->ln + k->ll;
-      if (k->ll && !(q = after(k->ln, le, "\"content\""))) {
-        q = after(k->ln, le, "\"text\":");
-      }
-      if (q)
-        take(k, q, k->ln + k->ll, inw);
-      if (k->xp != exp_len)
-        err(&e_text, k, "text");
-      else {
-        ok++;
-        if (inw) {
-          streams_w++;
-          hist_add(&h_tot, T - k->t0);
-        }
-      }
-    } else if (k->bad == 1)
-      err(&e_text, k, "text");
-    else if (k->bad)
-      err(&e_parse, k, "parse");
-    else if (k->errev)
-      err(&e_parse, k, "error event");
-    else if (k->chunks != n_exp)
-      err(&e_count, k, "count");
-    else if (k->xp != exp_len)
-      err(&e_text, k, "text");
-    else if (k->term != 1 || (fmt != OLLAMA && k->fin < 1))
-      err(&e_term, k, "terminator");
-    else {
-      ok++;
-      if (inw) {
-        streams_w++;
-        hist_add(&h_tot, T - k->t0);
-      }
-    }
-  } else {
-    ok++;
-    if (inw) {
-      streams_w++;
-      hist_add(&h_tot, T - k->t0);
-    }
-  }
+  else if (want != 200 || fmt->framing == UNREAD)
+    succeed(k, inw);
+  else if (fmt->framing == WHOLE)
+    judge_whole(k, inw);
+  else
+    judge_stream(k, inw);
   if (!clean || closeeach || k->closehdr)
     drop(k);
   else
@@ -87,7 +87,8 @@ static void sendreq(conn *k) {
   k->hl = 0;
   k->ll = 0;
   k->xp = 0;
-  k->chunks = k->term = k->fin = k->bad = k->errev = 0;
+  k->chunks = k->term = k->fin = k->bad = k->errev = k->block = 0;
+  k->event[0] = 0;
   k->tfirst = 0;
   k->st = READING;
   k->t0 = now_ns();
@@ -260,9 +261,6 @@ static const struct {
     {"grace", 0, &grace, 0}, {"path", 0, 0, &path},   {"model", 0, 0, &model},  {"prompt", 0, 0, &prompt},
 };
 
-static const char *const formats[] = {
-    [OPENAI] = "openai", [ANTHROPIC] = "anthropic", [OLLAMA] = "ollama", [JSON] = "json", [RAW] = "raw"};
-
 static int set_special(const char *key, char *value) {
   if (!strcmp(key, "h")) {
     if (strlen(hdrs) + strlen(value) + 3 > sizeof hdrs)
@@ -276,9 +274,9 @@ static int set_special(const char *key, char *value) {
     return 1;
   }
   if (!strcmp(key, "fmt"))
-    for (int i = OPENAI; i <= RAW; i++)
-      if (!strcmp(value, formats[i])) {
-        fmt = i;
+    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
+      if (!strcmp(value, formats[i].name)) {
+        fmt = formats + i;
         return 1;
       }
   return 0;
@@ -322,12 +320,10 @@ static void expect_text(void) {
 }
 
 static void build_request(void) {
+  const char *values[128] = {
+      ['m'] = model, ['p'] = prompt, ['u'] = usage ? "\"stream_options\":{\"include_usage\":true}," : ""};
   char *b = malloc(strlen(prompt) + strlen(model) + 2048);
-  int bl = sprintf(b,
-                   "{\"model\":\"%s\",\"max_tokens\":4096,\"stream\":%s,%s\"messages\":[{\"role\":\"user\","
-                   "\"content\":\"%s\"}]}",
-                   model, fmt == JSON ? "false" : "true",
-                   usage ? "\"stream_options\":{\"include_usage\":true}," : "", prompt);
+  int bl = expand(b, fmt->ask, values);
   req = malloc(bl + 8192);
   reqlen = sprintf(req,
                    "POST %s HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nContent-Type: application/json\r\n"
@@ -527,6 +523,7 @@ static void report(void) {
 
 int main(int argc, char **argv) {
   signal(SIGPIPE, SIG_IGN);
+  crc_init();
   parse_options(argc, argv);
   expect_text();
   build_request();

@@ -2,7 +2,8 @@
 // sockets.
 #ifndef RENDER_H
 #define RENDER_H
-#include "common.h"
+#include "eventstream.h"
+#include "streams.h"
 
 enum fault {
   FAULT_NONE,
@@ -15,6 +16,15 @@ enum fault {
   FAULT_MERGED,
   FAULT_NO_FINISH,
   FAULT_ERROR_EVENT,
+  FAULT_TEXT_AFTER_DONE,
+  FAULT_DONE_CUT,     // the terminator's last byte is missing, the response ends well
+  FAULT_OTHER_REPEAT, // the whole text that the terminator repeats is another
+  FAULT_EVENT_NAME,   // an event's name is not the type in its data
+  FAULT_NO_BLANK,     // two events in one
+  FAULT_COMMENT,      // a line that is no data
+  FAULT_PRELUDE_CRC,
+  FAULT_MESSAGE_CRC,
+  FAULT_BASE64,
 };
 
 #define FAULTY_CHUNK 3 // the chunk that a fault befalls
@@ -146,22 +156,58 @@ static void render_reply(resp *r, const char *model) {
   free(body);
 }
 
-static char *line; // where one SSE event is put together
-static const char *line_model;
+static const stream *spoken;  // what is being rendered
+static const char *said[128]; // what stands for $x in its frames
+static char *frame_buf;       // where one frame is put together
 
-// One SSE event: the members that every chunk has, then the rest.
-static void sse(const char *format, ...) {
-  int n =
-      sprintf(line,
-              "data: {\"id\":\"chatcmpl-bench\",\"object\":\"chat.completion.chunk\",\"created\":1700000000,"
-              "\"model\":\"%s\",\"system_fingerprint\":\"fp_bench\",",
-              line_model);
-  va_list a;
-  va_start(a, format);
-  n += vsprintf(line + n, format, a);
-  va_end(a);
-  n += sprintf(line + n, "}\n\n");
-  httpchunk(line, n);
+// A binary message of type `chunk`, or of an exception.
+static size_t message(char *out, const char *json, size_t n, int failed, enum fault fault) {
+  static const char chunk[] = "\x0b:event-type\x07\0\x05"
+                              "chunk\x0d:content-type\x07\0\x10"
+                              "application/json"
+                              "\x0d:message-type\x07\0\x05"
+                              "event";
+  static const char exception[] = "\x0f:exception-type\x07\0\x17"
+                                  "internalServerException"
+                                  "\x0d:content-type\x07\0\x10"
+                                  "application/json"
+                                  "\x0d:message-type\x07\0\x09"
+                                  "exception";
+  const char *headers = failed ? exception : chunk;
+  size_t size = failed ? sizeof exception - 1 : sizeof chunk - 1, end = PRELUDE + size;
+  memcpy(out + PRELUDE, headers, size);
+  if (failed)
+    end += sprintf(out + end, "%s", json);
+  else {
+    end += sprintf(out + end, "{\"bytes\":\"");
+    size_t from = end;
+    end += base64_encode(json, n, out + end);
+    if (fault == FAULT_BASE64)
+      out[from + 8] = '.';
+    end += sprintf(out + end, "\"}");
+  }
+  put_u32(out, end + 4);
+  put_u32(out + 4, size);
+  put_u32(out + 8, crc32_of(out, 8) ^ (fault == FAULT_PRELUDE_CRC));
+  put_u32(out + end, crc32_of(out, end) ^ (fault == FAULT_MESSAGE_CRC));
+  return end + 4;
+}
+
+// Puts a frame together; its length.
+static size_t compose(const char *template, enum fault fault) {
+  if (!spoken->binary)
+    return expand(frame_buf, template, said);
+  size_t n = expand(frame_buf, template, said);
+  char json[n + 1];
+  memcpy(json, frame_buf, n + 1);
+  return message(frame_buf, json, n, template == spoken->failure, fault);
+}
+
+static void frame(resp *r, const char *template) {
+  if (!template)
+    return;
+  httpchunk(frame_buf, compose(template, FAULT_NONE));
+  mark(r);
 }
 
 static void render_content(resp *r, int i, char *text, char *escaped) {
@@ -176,30 +222,72 @@ static void render_content(resp *r, int i, char *text, char *escaped) {
     text[l - 1] ^= 1;
   if (k->f == FAULT_MERGED && faulty)
     l += gen_chunk(i + 1, k->s, text + l);
-  l = esc(text, l, escaped);
-  if (k->f == FAULT_ERROR_EVENT && faulty) {
-    static const char boom[] = "data: {\"error\":{\"message\":\"boom\"}}\n\n";
-    httpchunk(boom, sizeof boom - 1);
-    mark(r);
-  }
-  size_t from = BL;
-  sse("\"choices\":[{\"index\":0,\"delta\":{\"content\":\"%.*s\"},\"logprobs\":null,\"finish_reason\":null}]",
-      l, escaped);
-  r->ts[r->nev] = (char *)memmem(B + from, BL - from, "\"content\":\"@", 12) - B + 12;
+  escaped[esc(text, l, escaped)] = 0;
+  if (k->f == FAULT_ERROR_EVENT && faulty)
+    frame(r, spoken->failure);
+  if (k->f == FAULT_COMMENT && faulty)
+    httpchunk(": comment\n", 10);
+  size_t from = BL, n = compose(spoken->text, faulty ? k->f : FAULT_NONE);
+  if (k->f == FAULT_NO_BLANK && faulty)
+    n--;
+  if (k->f == FAULT_EVENT_NAME && faulty)
+    frame_buf[strcspn(frame_buf, "\n") - 1] = '_';
+  httpchunk(frame_buf, n);
+  char *digits = memmem(B + from, BL - from, "\"@", 2);
+  r->ts[r->nev] = digits ? digits + 2 - B : 0; // those in base64 cannot be changed any more
+  mark(r);
+}
+
+// What $w stands for, in streams that say it.
+static char *whole_text(const knobs *k) {
+  if (!strstr(spoken->done, "$w"))
+    return calloc(1, 1);
+  char *text = malloc(2 * k->s + 512), *whole = malloc((size_t)k->n * (2 * k->s + 128) + 1);
+  size_t m = 0;
+  for (int i = 0; i < k->n; i++)
+    m += esc(text, gen_chunk(i, k->s, text), whole + m);
+  whole[m] = 0;
+  if (k->f == FAULT_OTHER_REPEAT)
+    whole[m - 1] ^= 1;
+  free(text);
+  return whole;
+}
+
+static void render_end(resp *r) {
+  const knobs *k = &r->k;
+  int reasoned = k->f != FAULT_NO_FINISH;
+  const char *done = reasoned || spoken->reason ? spoken->done : spoken->unreasoned;
+  frame(r, spoken->closing);
+  if (reasoned)
+    frame(r, spoken->reason);
+  frame(r, said['u'] ? spoken->usage : 0);
+  if (k->f != FAULT_NO_DONE)
+    httpchunk(frame_buf, compose(done, FAULT_NONE) - (k->f == FAULT_DONE_CUT));
+  if (k->f == FAULT_TWO_DONES)
+    httpchunk(frame_buf, compose(done, FAULT_NONE));
+  if (k->f == FAULT_TEXT_AFTER_DONE)
+    httpchunk(frame_buf, compose(spoken->text, FAULT_NONE));
+  add("0\r\n\r\n", 5);
   mark(r);
 }
 
 static void render_stream(resp *r, const char *model, int usage) {
-  static const char done[] = "data: [DONE]\n\n";
   const knobs *k = &r->k;
-  char *text = malloc(2 * k->s + 512), *escaped = malloc(4 * k->s + 1024);
-  line = malloc(4 * k->s + 2048);
-  line_model = model;
-  addf("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\nCache-Control: no-cache\r\n"
-       "Transfer-Encoding: chunked\r\n\r\n");
-  sse("\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\",\"refusal\":null},"
-      "\"logprobs\":null,\"finish_reason\":null}]");
-  mark(r);
+  char n[16], sum[16];
+  char *text = malloc(2 * k->s + 512), *escaped = malloc(4 * k->s + 1024), *whole = whole_text(k);
+  frame_buf = malloc(2 * strlen(whole) + 8 * k->s + 8192);
+  sprintf(n, "%d", k->n);
+  sprintf(sum, "%d", k->n + 9);
+  said['m'] = model;
+  said['n'] = n;
+  said['s'] = sum;
+  said['t'] = escaped;
+  said['w'] = whole;
+  said['u'] = usage ? "" : 0;
+  addf("HTTP/1.1 200 OK\r\nContent-Type: %s\r\nCache-Control: no-cache\r\nTransfer-Encoding: chunked\r\n\r\n",
+       spoken->type);
+  for (int i = 0; i < 2; i++)
+    frame(r, spoken->opening[i]);
   for (int i = 0; i < k->n; i++) {
     if (k->f == FAULT_DROPPED && i == FAULTY_CHUNK)
       continue;
@@ -209,25 +297,12 @@ static void render_stream(resp *r, const char *model, int usage) {
     if (k->x && i + 1 == k->x)
       goto cut;
   }
-  if (k->f != FAULT_NO_FINISH) {
-    sse("\"choices\":[{\"index\":0,\"delta\":{},\"logprobs\":null,\"finish_reason\":\"stop\"}]");
-    mark(r);
-  }
-  if (usage) {
-    sse("\"choices\":[],\"usage\":{\"prompt_tokens\":9,\"completion_tokens\":%d,\"total_tokens\":%d}", k->n,
-        k->n + 9);
-    mark(r);
-  }
-  if (k->f != FAULT_NO_DONE)
-    httpchunk(done, sizeof done - 1);
-  if (k->f == FAULT_TWO_DONES)
-    httpchunk(done, sizeof done - 1);
-  add("0\r\n\r\n", 5);
-  mark(r);
+  render_end(r);
 cut:
   free(text);
   free(escaped);
-  free(line);
+  free(whole);
+  free(frame_buf);
 }
 
 static resp *new_resp(knobs k) {
@@ -246,9 +321,12 @@ static resp *close_resp(resp *r) {
   return r;
 }
 
-static resp *render(const char *model, int stream, int usage) {
+// Whole replies are only rendered for the first of the protocols.
+static resp *render(const stream *protocol, const char *model, int streamed, int usage) {
   char key[512];
-  snprintf(key, sizeof key, "%s|%d|%d", model, stream, usage);
+  spoken = protocol;
+  streamed |= spoken != streams;
+  snprintf(key, sizeof key, "%s|%s|%d|%d", model, spoken->path, streamed, usage);
   for (resp *r = cache; r; r = r->next)
     if (!strcmp(r->key, key))
       return r;
@@ -258,7 +336,7 @@ static resp *render(const char *model, int stream, int usage) {
   cache = r;
   if (r->k.e)
     render_error(r);
-  else if (stream)
+  else if (streamed)
     render_stream(r, model, usage);
   else
     render_reply(r, model);

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import report
 import targets
-from scenarios import CLIENTS, SCENARIOS, WARM_UP, Measured, load
+from scenarios import ROUNDS, SCENARIOS, WARM_UP, Measured, Result, load, median
 
 PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 SETTLE_S = 5.0
@@ -66,17 +66,31 @@ class Bench:
             tempfile.TemporaryDirectory(prefix="bench-") as place,
             targets.STARTERS[name](self.upstream, self.gateway_core, Path(place)) as target,
         ):
-            for client in CLIENTS:
+            for client in WARM_UP.formats:
                 if client in target.ways:
                     load(target, WARM_UP, client, self.load_core, 1.0)
             yield target
 
-    def measure(self, target: targets.Target, key: str, client: str) -> Measured:
+    def measure(
+        self, target: targets.Target, key: str, client: str, beside: Result | None = None, share: float = 1.0
+    ) -> Measured:
+        """One run; `share`: of the load's duration."""
         before = settled(self.upstream)
-        result = load(target, SCENARIOS[key], client, self.load_core, self.factor)
-        measured = Measured(key, client, target.name, result, growth(before, settled(self.upstream)))
+        result = load(target, SCENARIOS[key], client, self.load_core, self.factor * share)
+        measured = Measured(key, client, target.name, result, growth(before, settled(self.upstream)), beside)
         print(f"{target.name} {key} {client}: {result} {measured.upstream}", file=sys.stderr)
         return measured
+
+    def compare(self, target: targets.Target, key: str, client: str) -> Measured:
+        """The load with this client, in turns with the one that it is to be compared with, if there is one."""
+        other = SCENARIOS[key].beside
+        if other is None or other == client or other not in target.ways:
+            return self.measure(target, key, client)
+        rounds = []
+        for _ in range(ROUNDS):
+            beside = self.measure(target, key, other, share=1 / ROUNDS).result
+            rounds.append(self.measure(target, key, client, beside, share=1 / ROUNDS))
+        return median(rounds)
 
     def run(self, name: str, chosen: list[str]) -> Iterator[Measured]:
         """Every chosen load with every client that the target serves; what needs it in a fresh process."""
@@ -84,7 +98,7 @@ class Bench:
             clients = target.ways
             for key in chosen:
                 if not SCENARIOS[key].fresh:
-                    yield from (self.measure(target, key, c) for c in SCENARIOS[key].formats if c in clients)
+                    yield from (self.compare(target, key, c) for c in SCENARIOS[key].formats if c in clients)
         for key in chosen:
             for client in SCENARIOS[key].formats if SCENARIOS[key].fresh else ():
                 if client in clients:
@@ -126,7 +140,7 @@ def main() -> int:
     print(text)
     if not arguments.no_write:
         report.write(PAGE, text)
-    return 0 if all(m.result["errors"] == 0 for m in measured) else 1
+    return 0 if all(m.errors == 0 for m in measured) else 1
 
 
 if __name__ == "__main__":

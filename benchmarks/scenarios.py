@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from targets import HERE, Target, pin
+from targets import HERE, NAMELESS_MODEL, Target, pin
 
 Result = Mapping[str, Any]
 
@@ -18,6 +18,8 @@ class Scenario:
     """One load.  model: the upstream's knobs.  options: the load generator's.  formats: which clients it is run with.
 
     fresh: each client meets a process of its own, because what is measured is how its memory grows.
+    beside: the client that the others are compared with, in turns: `ROUNDS` times the one and then the other, which
+    share the duration.  A machine that has other things to do is as slow for the one as for the other.
     """
 
     title: str
@@ -25,16 +27,25 @@ class Scenario:
     options: dict[str, float]
     formats: tuple[str, ...]
     fresh: bool = False
+    beside: str | None = None
 
     def scaled(self, factor: float) -> dict[str, float]:
         return {name: value * factor if name == "dur" else value for name, value in self.options.items()}
 
 
 CLIENTS = ("openai", "anthropic", "ollama")
+ROUNDS = 3
+DIALECTS = (*CLIENTS, "gemini", "cohere_v2", "cohere_v1", "tgi", "bedrock")
 
 SCENARIOS: dict[str, Scenario] = {
     "A": Scenario("one stream, 5 ms apart", "bench-n200-i5", {"conns": 1, "n": 200, "warm": 1.5, "dur": 4}, CLIENTS),
-    "B": Scenario("64 streams at saturation", "bench-n200", {"conns": 64, "n": 200, "warm": 1, "dur": 4}, CLIENTS),
+    "B": Scenario(
+        "64 streams at saturation, in turns with anthropic's client",
+        NAMELESS_MODEL,
+        {"conns": 64, "n": 200, "warm": 0.3, "dur": 4},
+        DIALECTS,
+        beside="anthropic",
+    ),
     "C": Scenario(
         "1000 streams, 20 chunks/s each",
         "bench-n400-i50",
@@ -64,27 +75,54 @@ SCENARIOS: dict[str, Scenario] = {
     ),
 }
 
-WARM_UP = Scenario("before anything is measured", "bench-n50", {"conns": 16, "n": 50, "warm": 0.2, "dur": 0.5}, CLIENTS)
+WARM_UP = Scenario(
+    "before anything is measured", NAMELESS_MODEL, {"conns": 16, "n": 200, "warm": 0.2, "dur": 0.5}, DIALECTS
+)
 
 
 @dataclass
 class Measured:
-    """One scenario, one client format, one target.  upstream: how its statistics grew meanwhile."""
+    """One scenario, one client format, one target.
+
+    upstream: how its statistics grew meanwhile.  beside: what the client that it is compared with had just before.
+    others: the runs of the other rounds.
+    """
 
     scenario: str
     format: str
     target: str
     result: Result
     upstream: dict[str, int] = field(default_factory=dict)
+    beside: Result | None = None
+    others: tuple[Result, ...] = ()
+
+    @property
+    def errors(self) -> int:
+        """Streams that were not exactly right, in any of the runs."""
+        return sum(r["errors"] for r in (self.result, self.beside, *self.others) if r is not None)
+
+    @property
+    def of_beside(self) -> float:
+        """CPU per chunk as a multiple of what `beside` had; 1 where there was nothing to compare with."""
+        other = (self.beside or self.result)["gw_us_per_chunk"]
+        return self.result["gw_us_per_chunk"] / other if other else 1.0
+
+
+def median(rounds: list[Measured]) -> Measured:
+    """The round whose comparison is neither the best nor the worst; the others go with it."""
+    ordered = sorted(rounds, key=lambda m: m.of_beside)
+    chosen = ordered.pop(len(ordered) // 2)
+    runs = (r for m in ordered for r in (m.result, m.beside) if r is not None)
+    return replace(chosen, others=tuple(runs))
 
 
 def command(target: Target, scenario: Scenario, client: str, factor: float) -> list[str]:
-    way = target.ways[client]
+    way, model = target.ways[client], target.model.format(scenario.model)
     options = {
         "port": target.port,
-        "path": way.path,
+        "path": way.to(model),
         "fmt": client,
-        "model": target.model.format(scenario.model),
+        "model": model,
         **scenario.scaled(factor),
     }
     words = [f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}" for name, value in options.items()]

@@ -14,19 +14,28 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import quote
 
 HERE = Path(__file__).parent
 KEY = "bench-client-key"
 UPSTREAM_KEY = "bench-upstream-key"
 READY_S = 30.0
+NAMELESS_MODEL = "bench-n200"
+"""What clients get whose protocol names no model: loads that are run with them are of this one."""
 
 
 @dataclass(frozen=True)
 class Way:
-    """How one client format reaches the upstream through a target: its path and the headers of its key."""
+    """How one client format reaches the upstream through a target: its path and the headers of its key.
+
+    In the path {model} is the model, and {quoted} the same with its slash quoted.
+    """
 
     path: str
     headers: tuple[str, ...] = ()
+
+    def to(self, model: str) -> str:
+        return self.path.format(model=model, quoted=quote(model, safe=""))
 
 
 @dataclass(frozen=True)
@@ -106,6 +115,7 @@ data_dir = {str(place / "data")!r}
 host = "127.0.0.1"
 port = {port}
 keys = ["env:BENCH_KEY"]
+default_model = "lab/{NAMELESS_MODEL}"
 
 [providers.lab]
 dialect = "openai_chat"
@@ -122,6 +132,11 @@ api_key = "env:BENCH_UPSTREAM_KEY"
         "json": Way("/v1/chat/completions", bearer),
         "anthropic": Way("/v1/messages", (f"x-api-key: {KEY}", "anthropic-version: 2023-06-01")),
         "ollama": Way("/api/chat", bearer),
+        "gemini": Way("/v1beta/models/{model}:streamGenerateContent?alt=sse", (f"x-goog-api-key: {KEY}",)),
+        "cohere_v2": Way("/cohere/v2/chat", bearer),
+        "cohere_v1": Way("/cohere/v1/chat", bearer),
+        "tgi": Way("/tgi/generate_stream", bearer),
+        "bedrock": Way("/model/{quoted}/invoke-with-response-stream", bearer),
     }
     with running(command, core, port, secrets) as pid:
         yield Target("Rivermouth", port, (pid,), ways, model="lab/{}")

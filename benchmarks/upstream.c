@@ -1,4 +1,5 @@
 // A fake OpenAI-compatible upstream: one thread, epoll, each response rendered once per distinct model name.
+// At the paths of other protocols it streams in those, for the test of the load generator: see streams.h.
 //
 //   upstream PORT        serves on loopback until SIGTERM;  GET /stats tells what it has sent so far
 //
@@ -8,6 +9,7 @@
 //      (0: as fast as the socket takes)        c  1: coalesce into big writes, 0: one write per event
 //   e  HTTP status to answer with              x  close the connection after that many content chunks
 //   f  a fault, to test the checker: see enum fault in render.h
+// Where a protocol has the model in the path, or none, the name may stand there: /generate_stream?bench-n20
 #include "render.h"
 
 typedef struct conn {
@@ -253,6 +255,23 @@ static void scan_model(const char *b, const char *e, char *model, size_t size) {
   }
 }
 
+// The model that the request's path names, if it does; it ends where the name can not go on.
+static void path_model(const char *path, char *model, size_t size) {
+  const char *p = strstr(path, "bench");
+  size_t n = p ? strspn(p, "abcdefghijklmnopqrstuvwxyz0123456789-") : 0;
+  if (n && n < size) {
+    memcpy(model, p, n);
+    model[n] = 0;
+  }
+}
+
+static const stream *stream_at(const char *path) {
+  int i = sizeof streams / sizeof *streams;
+  while (!strstr(path, streams[--i].path))
+    ;
+  return streams + i;
+}
+
 static resp *stats(void) {
   char body[256];
   int n = sprintf(body, "{\"requests\":%lu,\"events\":%lu,\"chunks\":%lu,\"cut\":%lu,\"open\":%d}", st_req,
@@ -288,19 +307,21 @@ static int feed(conn *c) {
     cl = z + 7 - (c->in + hl);
   } else if (c->inl < hl + cl)
     return 1;
-  char model[256] = "bench";
+  char model[256] = "bench", path[512] = "";
   char *b = c->in + hl, *e = b + cl;
-  int stream = 0, usage = 0;
+  int streamed = 0, usage = 0;
+  sscanf(c->in, "%*s %511s", path);
   if (!strncmp(c->in, "POST", 4)) {
     scan_model(b, e, model, sizeof model);
-    stream = truthy(b, e, "\"stream\"");
+    path_model(path, model, sizeof model);
+    streamed = truthy(b, e, "\"stream\"");
     usage = truthy(b, e, "\"include_usage\"");
   }
   if (!strncmp(c->in, "GET /stats ", 11))
     c->r = stats();
   else {
     st_req++;
-    c->r = render(model, stream, usage);
+    c->r = render(stream_at(path), model, streamed, usage);
   }
   st_open++;
   c->ev = 0;
@@ -433,6 +454,7 @@ int main(int argc, char **argv) {
   signal(SIGINT, onsig);
   int listener = listen_on(argc > 1 ? atoi(argv[1]) : 9101);
   ep = epoll_create1(0);
+  crc_init();
   struct epoll_event ev = {.events = EPOLLIN, .data.ptr = 0};
   epoll_ctl(ep, EPOLL_CTL_ADD, listener, &ev);
   while (!stop) {

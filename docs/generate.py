@@ -1,4 +1,7 @@
-"""Writes docs/reference.md from the code: `python -m docs.generate`.  A test compares, so the page cannot drift."""
+"""Writes docs/reference.md, and the tables in docs/dialects/, from the code: `python -m docs.generate`.
+
+A test compares, so the pages cannot drift.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import inspect
 import re
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
 from types import NoneType
@@ -15,13 +18,13 @@ from typing import Annotated, Any, Final, Literal, get_args, get_origin
 
 import msgspec
 import typer
+from docs.dialect_pages import code, generate_pages, key_place, page_of, rows
 
 from rivermouth.cli.app import app
 from rivermouth.cli.term import MEANINGS
 from rivermouth.config.presets import PRESETS
 from rivermouth.config.schema import ConfigFile, Table
 from rivermouth.dialects import discover
-from rivermouth.dialects.dialect import ALWAYS, ROLE_WITH_CONTENT, Dialect, Key, Surface
 from rivermouth.http.api.health import platform
 from rivermouth.http.app import OPEN_PATHS
 from rivermouth.http.lifecycle import Lifecycle
@@ -43,12 +46,6 @@ This page is written by `make docs` from the code. [configuration.md](configurat
 [troubleshooting.md](troubleshooting.md) what to do about an error.
 """
 
-OPTIONS: Final[dict[str, str]] = {
-    ALWAYS: "its routes need no telling header",
-    ROLE_WITH_CONTENT: 'the first delta is `{"role":"assistant","content":""}`',
-}
-"""What the options of a surface mean to a client.  One that is not here stops the page from being written."""
-
 HEADERS: Final[dict[str, tuple[str, str]]] = {
     "x-request-id": ("all", "The id of the call, made here. `rivermouth calls show ID` tells what happened."),
     "request-id": ("all", "The same, for SDKs that look for this name."),
@@ -56,12 +53,14 @@ HEADERS: Final[dict[str, tuple[str, str]]] = {
     "x-client-request-id": ("all", "The `X-Request-ID` that the client sent, if it was short and printable."),
     "content-type": ("all", "As the dialect has it; neither the upstream nor `Accept` has a say."),
     "content-length": ("whole answers", "Bytes of the body."),
+    "x-amzn-bedrock-content-type": ("streams of Bedrock", "`application/json`: what its frames hold."),
     "cache-control": ("streams", "`no-cache, no-transform`."),
     "x-accel-buffering": ("streams", "`no`: reverse proxies are asked not to hold frames back."),
     "connection": ("streams", "`keep-alive`; `close` on refusals while the server stops."),
     "x-rivermouth-ignored": ("answers", "Fields of the request that the model could not be given."),
     "retry-after": ("errors", "Whole seconds until another try makes sense, where that is known."),
     "x-should-retry": ("errors of OpenAI and Anthropic", "`true` or `false`, for their SDKs."),
+    "x-amzn-errortype": ("errors of Bedrock", "The name of the exception that its SDK raises."),
     "allow": ("405", "The methods that the path has."),
     "vary": ("allowed origins", "`origin`."),
     "access-control-allow-origin": ("allowed origins", "The origin that asked."),
@@ -111,62 +110,23 @@ CUES: Final[dict[str, str]] = {
 }
 """What in a request makes a scripted model do something, and what."""
 
-DIALECTS: Final = (
-    "What a dialect cannot carry is left out when an upstream that speaks it is asked by a client of another dialect, "
-    "and named in `x-rivermouth-ignored`; a request that would be answered wrongly without it is refused."
-)
-
-
-def rows(titles: Iterable[str], cells: Iterable[Iterable[object]]) -> list[str]:
-    """A Markdown table."""
-    titles = list(titles)
-    lines = ["| " + " | ".join(titles) + " |", "|---" * len(titles) + "|"]
-    lines += [
-        "| " + " | ".join(str(cell).replace("|", "\\|").replace("\n", " ") for cell in row) + " |" for row in cells
-    ]
-    return [*lines, ""]
-
-
-def code(value: object) -> str:
-    return f"`{value}`" if str(value) else ""
-
-
 # -- dialects
 
 
-def dialect_page(dialect: Dialect) -> list[str]:
-    waiting = repr(dialect.keep_alive.decode("ascii"))[1:-1] if dialect.keep_alive else None
-    lines = [f"### {dialect.name}", ""]
-    lines += rows(
-        ("Mounted at", "Media type of streams", "Special"),
-        ((code(s.prefix or "/"), code(s.stream_type), options_of(s)) for s in dialect.surfaces),
-    )
-    lines += rows(
-        ("Route", "What it does", "Streams"),
+def dialects_page() -> list[str]:
+    """One line for each, and the way to its own page."""
+    says = "Each has a [page](dialects/index.md): its routes, what it carries, what it loses, how it fails."
+    lines = ["## Dialects", "", says, ""]
+    cells = (
         (
-            (
-                code(f"{route.method} {route.path}") + (f" with `{route.when_header}`" if route.when_header else ""),
-                route.operation.value,
-                "yes" if route.streams else "",
-            )
-            for route in dialect.routes
-        ),
+            f"[{name}]({page_of(dialect).relative_to(PAGE.parent).as_posix()})",
+            ", ".join(code(surface.prefix) for surface in dialect.surfaces),
+            ", ".join(code(kind) for kind in dict.fromkeys(surface.stream_type for surface in dialect.surfaces)),
+            ", ".join(map(key_place, dialect.keys)),
+        )
+        for name, dialect in sorted(discover().items())
     )
-    lines.append("A client's key: " + ", ".join(map(key_place, dialect.keys)) + ".")
-    lines.append(f"While waiting: {code(waiting)}." if waiting else "While waiting: nothing is sent.")
-    losses = ", ".join(code(loss) for loss in sorted(dialect.losses))
-    lines += [f"Cannot carry: {losses or 'nothing is lost'}.", ""]
-    return lines
-
-
-def options_of(surface: Surface) -> str:
-    return "; ".join(OPTIONS[option] for option in sorted(surface.options))
-
-
-def key_place(key: Key) -> str:
-    if key.query:
-        return f"`?{key.query}=`"
-    return code(f"{key.header}: {key.scheme} ...".replace(":  ", ": "))
+    return lines + rows(("Dialect", "Mounted at", "Its streams", "A client's key"), cells)
 
 
 def own_routes_page() -> list[str]:
@@ -327,10 +287,18 @@ def quirks_page() -> list[str]:
 def presets_page() -> list[str]:
     lines = ["### Presets", "", "Providers that need no more than a variable in the environment.", ""]
     cells = (
-        (code(name), preset.dialect, preset.base_url, ", ".join(map(code, sorted(preset.quirks))))
+        (code(name), switched_on_by(name), preset.dialect, preset.base_url, ", ".join(map(code, sorted(preset.quirks))))
         for name, preset in PRESETS.items()
     )
-    return lines + rows(("Provider", "Dialect", "Address", "Quirks"), cells)
+    return lines + rows(("Provider", "Switched on by", "Dialect", "Address", "Quirks"), cells)
+
+
+def switched_on_by(name: str) -> str:
+    preset = PRESETS[name]
+    if preset.only_by_file:
+        return f"`[providers.{name}]` alone; the key may be in " + " or ".join(map(code, preset.keys))
+    words = " or ".join(map(code, filter(None, (*preset.keys, preset.address))))
+    return words + (f" with {' or '.join(map(code, preset.regions))}" if preset.regions else "")
 
 
 def environment_page() -> list[str]:
@@ -347,9 +315,11 @@ def environment_page() -> list[str]:
 def switches() -> Iterator[tuple[str, str]]:
     """The variables that switch a preset on."""
     for name, preset in PRESETS.items():
-        if preset.keys:
+        if preset.keys and not preset.only_by_file:
             others = len(preset.keys) > 1
             first = " The first that is set counts." if others else ""
+            if preset.regions:
+                first += f" Needs {' or '.join(map(code, preset.regions))} beside it."
             yield ", ".join(map(code, preset.keys)), f"Switches on the provider `{name}`, and is its key.{first}"
         if preset.address:
             yield code(preset.address), f"Switches on the provider `{name}`, and says where it is."
@@ -454,14 +424,12 @@ EVERYTHING: Final = CallRecord(
 
 def generate() -> str:
     """The whole page."""
-    lines = [HEAD, "## Dialects", "", DIALECTS, ""]
-    for name in sorted(discover()):
-        lines += dialect_page(discover()[name])
-    lines += own_routes_page() + headers_page() + grammar_page() + errors_page()
+    lines = [HEAD, *dialects_page(), *own_routes_page(), *headers_page(), *grammar_page(), *errors_page()]
     lines += settings_page() + scripted_page() + commands_page() + metrics_page()
     return "\n".join(lines).rstrip() + "\n"
 
 
 if __name__ == "__main__":
-    PAGE.write_text(generate(), encoding="utf-8")
-    sys.stdout.write(f"wrote {PAGE.name}\n")
+    for path, text in {PAGE: generate(), **generate_pages()}.items():
+        path.write_text(text, encoding="utf-8")
+        sys.stdout.write(f"wrote {path.relative_to(PAGE.parent)}\n")

@@ -35,9 +35,10 @@ settings.load_profile(os.environ.get("RIVERMOUTH_HYPOTHESIS", "steady"))
 
 FOREIGN_VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR")
 FOREIGN_PREFIXES = (
-    "RIVERMOUTH_", "OPENAI_", "ANTHROPIC_", "OLLAMA_", "GEMINI_", "GOOGLE_", "GROQ_", "KIMI_", "MOONSHOT_",
-    "AI_STREAM_",
-)  # fmt: skip
+    *("RIVERMOUTH_", "OPENAI_", "ANTHROPIC_", "OLLAMA_", "GEMINI_", "GOOGLE_", "CO_", "HF_", "AWS_"),
+    *("GROQ_", "KIMI_", "MOONSHOT_", "MISTRAL_", "DEEPSEEK_", "OPENROUTER_", "TOGETHER_", "COHERE_", "AI_STREAM_"),
+    *("VLLM_", "LLAMACPP_", "LMSTUDIO_", "TGI_"),
+)
 
 
 class NetworkForbidden(Exception):

@@ -25,6 +25,7 @@ from rivermouth.engine.record import Recorder
 from rivermouth.local.provider import LocalProvider
 from rivermouth.observe import Metrics, watch_loop
 from rivermouth.providers.provider import Provider
+from rivermouth.providers.signing import Signer
 from rivermouth.routing.catalog import Catalog
 from rivermouth.routing.endpoint import Endpoint
 from rivermouth.routing.health import Health
@@ -155,8 +156,17 @@ def _provider(config: ProviderConfig, whole: Config) -> Provider:
             ca_file=config.ca_file,
             connect_s=connect_s,
             quirks=tuple(sorted(config.quirks)),
+            signer=_signer(config),
         )
     )
+
+
+def _signer(config: ProviderConfig) -> Signer | None:
+    if config.region is None:
+        return None
+    from rivermouth.providers.signing import SigV4
+
+    return SigV4(config.name, region=config.region, profile=config.profile)
 
 
 def _catalog(config: Config, providers: dict[str, Provider], own: tuple[str, ...]) -> Catalog:

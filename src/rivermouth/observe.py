@@ -138,7 +138,7 @@ def configure_logging(
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)
-    for chatty in ("alembic", "uvicorn"):
+    for chatty in ("alembic", "botocore", "uvicorn"):
         logging.getLogger(chatty).setLevel(max(level, logging.WARNING))
 
 

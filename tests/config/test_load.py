@@ -58,6 +58,8 @@ key = "llmeu"
 send = "always"
 [openai]
 role = "every"
+[gemini]
+finish_reason = "every"
 [records]
 text = "none"
 [local]
@@ -96,6 +98,7 @@ def test_the_documented_file_loads(tmp_path: Path):
     assert config.endpoints["lab-eu"].price.cost(1_000_000, 100_000) == 3.5
     assert (config.local.keep_alive, config.local.chat_template) == (5400, False)
     assert config.openai.role == "every"
+    assert config.gemini.finish_reason == "every"
 
 
 def test_an_authority_that_cannot_be_used_is_a_fault_of_its_line(tmp_path: Path):

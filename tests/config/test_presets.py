@@ -2,35 +2,38 @@
 
 from __future__ import annotations
 
+from urllib.parse import urlsplit
+
 import pytest
 
-from rivermouth.config import PRESETS, Config, apart_from, load, parse
-from rivermouth.config.check import ollama_url
+from rivermouth.config import PRESETS, Config, ConfigError, apart_from, load, parse
+from rivermouth.config.check import address_url
 from rivermouth.config.presets import QUIRKS
 from rivermouth.dialects import discover
 from rivermouth.providers import quirks
 
-DIALECTS = frozenset({"openai_chat", "anthropic", "ollama"})
+DIALECTS = frozenset(discover())
 
-SWITCHES = [(variable, name) for name, preset in PRESETS.items() for variable in preset.keys]
+SWITCHES = [(variable, name) for name, preset in PRESETS.items() for variable in preset.keys if not preset.only_by_file]
+ADDRESSES = [(preset.address, name) for name, preset in PRESETS.items() if preset.address is not None]
 
 
 @pytest.mark.parametrize(("variable", "name"), SWITCHES)
 def test_a_key_switches_its_preset_on(variable, name):
-    config = load(None, {variable: "k-123456"}, DIALECTS)
+    config = load(None, {variable: "k-123456", "AWS_REGION": "eu-west-1"}, DIALECTS)
     assert list(config.providers) == [name]
     provider = config.providers[name]
     assert provider.api_key is not None
     assert provider.api_key.matches("k-123456")
     assert (provider.base_url, provider.dialect, provider.origin) == (
-        PRESETS[name].base_url,
+        PRESETS[name].base_url.replace("{region}", "eu-west-1"),
         PRESETS[name].dialect,
         variable,
     )
 
 
 def test_an_empty_variable_switches_nothing_on():
-    assert load(None, {variable: "" for variable, _ in SWITCHES} | {"OLLAMA_HOST": ""}, DIALECTS) == Config()
+    assert load(None, {variable: "" for variable, _ in (*SWITCHES, *ADDRESSES)}, DIALECTS) == Config()
 
 
 def test_the_first_variable_wins():
@@ -38,6 +41,48 @@ def test_the_first_variable_wins():
     key = load(None, environ, DIALECTS).providers["kimi"].api_key
     assert key is not None
     assert key.matches("first-1")
+
+
+@pytest.mark.parametrize(("variable", "name"), ADDRESSES)
+def test_an_address_switches_its_preset_on_and_moves_it(variable, name):
+    config = load(None, {variable: "gpu-box:9000"}, DIALECTS)
+    assert list(config.providers) == [name]
+    usual = PRESETS[name].base_url
+    path = urlsplit(usual).path
+    assert (config.providers[name].base_url, config.providers[name].origin) == (f"http://gpu-box:9000{path}", variable)
+    assert config.providers[name].api_key is None
+    for said in (usual, usual.removesuffix(path)):
+        assert load(None, {variable: said}, DIALECTS, port=1).providers[name].base_url == usual
+
+
+def test_no_two_presets_are_switched_on_by_one_variable():
+    """A bare model name that two providers have would be ambiguous."""
+    variables = [variable for variable, _ in (*SWITCHES, *ADDRESSES)]
+    assert len(set(variables)) == len(variables)
+
+
+def test_a_preset_whose_key_is_anothers_is_switched_on_by_the_file_alone():
+    environ = {"GEMINI_API_KEY": "k-123456"}
+    assert list(load(None, environ, DIALECTS).providers) == ["gemini"]
+    config = parse("[providers.gemini-openai]\n[providers.gemini]\nenabled = false\n", "f", environ, DIALECTS)
+    assert list(config.providers) == ["gemini-openai"]
+    provider = config.providers["gemini-openai"]
+    assert provider.dialect == "openai_chat"
+    assert provider.base_url == "https://generativelanguage.googleapis.com/v1beta/openai"
+    assert provider.api_key is not None
+    assert provider.api_key.matches("k-123456")
+    both = parse("[providers.gemini-openai]\n", "f", environ, DIALECTS)
+    assert list(both.providers) == ["gemini-openai", "gemini"]
+    with pytest.raises(ConfigError, match="needs api_key, or GEMINI_API_KEY or GOOGLE_API_KEY"):
+        parse("[providers.gemini-openai]\n", "f", {}, DIALECTS)
+    with pytest.raises(ConfigError, match=r"needs \[providers.gemini-openai\]$"):
+        parse('[models.x]\nendpoints = ["gemini-openai/y"]\n', "f", environ, DIALECTS)
+
+
+def test_gemini_is_spoken_to_in_its_own_dialect():
+    provider = load(None, {"GOOGLE_API_KEY": "k-123456"}, DIALECTS).providers["gemini"]
+    assert (provider.dialect, provider.quirks) == ("gemini", frozenset())
+    assert provider.base_url == "https://generativelanguage.googleapis.com/v1beta"
 
 
 def test_the_file_may_switch_a_preset_off():
@@ -63,19 +108,26 @@ HOSTS = {
     "http://box": "http://box:80/api",
     "https://box/": "https://box:443/api",
     "https://box:1/sub/": "https://box:1/sub/api",
+    "https://box:1/sub/api/": "https://box:1/sub/api",
     "[::1]:9": "http://[::1]:9/api",
 }
 
 
 @pytest.mark.parametrize(("given", "url"), HOSTS.items())
 def test_ollama_host_is_read_as_ollama_reads_it(given, url):
-    assert ollama_url(given) == url
+    assert address_url(given, PRESETS["ollama"].base_url) == url
     assert load(None, {"OLLAMA_HOST": given}, DIALECTS).providers["ollama"].base_url == url
 
 
 def test_a_server_on_ollamas_port_does_not_call_itself():
     text = "[server]\nport = 11434\n"
     assert parse(text, "f", {"OLLAMA_HOST": "localhost"}, DIALECTS).providers == {}
+
+
+def test_a_server_at_the_default_port_of_another_does_not_take_itself_for_it():
+    environ = {"LLAMACPP_BASE_URL": "127.0.0.1:8080"}
+    assert load(None, environ, DIALECTS).providers == {}
+    assert list(load(None, environ, DIALECTS, port=9000).providers) == ["llamacpp"]
 
 
 def test_every_preset_speaks_a_dialect_that_exists_and_knows_its_quirks():

@@ -11,12 +11,13 @@ import json as reference
 from collections.abc import Iterable
 from itertools import groupby
 from typing import Any, Final
+from urllib.parse import unquote
 
 import msgspec
 from hypothesis import settings
 
 from rivermouth.dialects import discover
-from rivermouth.dialects.dialect import Answer, Dialect, Operation, Route
+from rivermouth.dialects.dialect import Answer, Dialect, Operation, Outgoing, Route
 from rivermouth.ir.errors import WireError
 from rivermouth.ir.events import (
     ArgsDelta,
@@ -48,7 +49,7 @@ class Carries(msgspec.Struct, frozen=True, kw_only=True):
 
     kinds: the parts.  blocks: parts keep their borders and their order.  choices: more than one.  counts: of `Usage`.
     zeros: a count of 0 is said.  demands: counts that the protocol wants even if nobody knows them.
-    reasons: reasons that come back as another one.
+    reasons: reasons that come back as another one.  images: a request has a place for them; else it is refused.
     """
 
     kinds: tuple[PartKind, ...] = tuple(PartKind)
@@ -59,6 +60,7 @@ class Carries(msgspec.Struct, frozen=True, kw_only=True):
     zeros: bool = True
     demands: frozenset[str] = frozenset()
     reasons: dict[Reason, Reason] = {}
+    images: bool = True
 
 
 CARRIES: Final[dict[str, Carries]] = {
@@ -75,6 +77,28 @@ CARRIES: Final[dict[str, Carries]] = {
         zeros=False,
         reasons={Reason.CONTENT_FILTER: Reason.STOP},
     ),
+    "gemini": Carries(
+        kinds=(PartKind.TEXT, PartKind.REASONING, PartKind.TOOL, PartKind.IMAGE),
+        choices=True,
+        signed=True,
+        counts=COUNTS - {"cache_write_tokens"},
+    ),
+    "tgi": Carries(choices=True),
+    "cohere_v1": Carries(
+        kinds=(PartKind.TEXT, PartKind.TOOL),
+        counts=frozenset({"input_tokens", "output_tokens", "cached_tokens"}),
+        images=False,
+    ),
+    "cohere_v2": Carries(
+        kinds=(PartKind.TEXT, PartKind.REASONING, PartKind.TOOL),
+        counts=frozenset({"input_tokens", "output_tokens", "cached_tokens"}),
+    ),
+    "bedrock_invoke": Carries(
+        kinds=(PartKind.TEXT, PartKind.REASONING, PartKind.TOOL),
+        blocks=True,
+        signed=True,
+        demands=frozenset({"input_tokens", "output_tokens"}),
+    ),
 }
 
 
@@ -86,6 +110,28 @@ def generate_route(dialect: Dialect) -> Route:
     """The dialect's main route: the first that generates a chat."""
     routes = [r for r in dialect.routes if r.operation is Operation.GENERATE]
     return next((r for r in routes if r.kind == "chat"), routes[0])
+
+
+def arrived(dialect: Dialect, path: str, operation: Operation = Operation.GENERATE) -> tuple[Route, str | None]:
+    """The route that takes a built path, and the model that it names, where the protocol has it there."""
+    bare = path.partition("?")[0]
+    best: tuple[int, Route, str | None] | None = None
+    mine = [r for r in dialect.routes if r.operation is operation]
+    for prefix in ("", *(s.prefix for s in dialect.surfaces)):
+        for route in mine:
+            before, named, after = (prefix + route.path).partition("{model}")
+            fits = bare.startswith(before) and bare.endswith(after) if named else bare == before
+            model = unquote(bare[len(before) : len(bare) - len(after)]) if named else None
+            if fits and model != "" and (best is None or len(before + after) > best[0]):
+                best = (len(before + after), route, model)
+    if best is not None:
+        return best[1:]
+    return (generate_route(dialect) if operation is Operation.GENERATE else mine[0]), None
+
+
+def reparsed(dialect: Dialect, outgoing: Outgoing) -> Request:
+    """A built request as a server of the same dialect reads it."""
+    return dialect.parse_request(outgoing.body, *arrived(dialect, outgoing.path))
 
 
 def asked(**changes: Any) -> Request:

@@ -24,6 +24,7 @@ BODY_LIMIT_BYTES: Final = 1024 * 1024
 KEY: Final = "river-key-1"
 
 BACK: Final = f"""
+server.default_model = "scripted"
 [http]
 body_limit_bytes = {BODY_LIMIT_BYTES}
 [resilience]

@@ -29,6 +29,10 @@ class Leader:
         """The generator returns."""
         self._met().shutdown(socket.SHUT_WR)
 
+    def break_off(self) -> None:
+        """The generator fails: this is no text."""
+        self._met().sendall(b"\xff\n")
+
     def meet(self) -> None:
         """Returns when the generator runs."""
         self._met()

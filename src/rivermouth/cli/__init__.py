@@ -2,7 +2,7 @@
 
 app                      the verbs and their options, and nothing else
 serve pull models ps     one module for each command, or for a family of small ones
-chat calls doctor demo
+chat calls replay doctor demo
 places, client           where a command finds its configuration, its data and a running server; how it asks one
 serving, embedded        a server in this thread, and one in another
 bots, certificate        what is looked at before the first call needs it

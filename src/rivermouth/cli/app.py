@@ -222,6 +222,27 @@ def calls_show(
 
 
 @app.command()
+def replay(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE", exists=True, dir_okay=False, allow_dash=True, help="The bytes as they came; - is stdin."
+        ),
+    ],
+    to: Annotated[str | None, typer.Option("--to", metavar="DIALECT", help="Write what its client gets.")] = None,
+    source: Annotated[
+        str | None, typer.Option("--from", metavar="DIALECT", help="Whose stream it is, where that is not clear.")
+    ] = None,
+    as_events: Annotated[bool, typer.Option("--events", help="Write the neutral events, one on each line.")] = False,
+    model: Annotated[str | None, typer.Option("--model", help="Its name for the client; default: as recorded.")] = None,
+) -> None:
+    """A recorded stream, as a client of another dialect would have got it."""
+    from rivermouth.cli import replay as command
+
+    command.run(file=file, to=to, source=source, as_events=as_events, model=model)
+
+
+@app.command()
 def doctor(config: Config = None, data_dir: Data = None, as_json: Json = False) -> None:
     """Look at everything; fail when something is broken."""
     from rivermouth.cli import doctor as command

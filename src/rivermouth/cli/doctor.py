@@ -116,7 +116,7 @@ def providers(config: Config) -> Iterator[Finding]:
         state = State.OK if fault is None else State.BROKEN
         yield Finding("provider", state, f"{text}\n{fault}" if fault else text, facts)
     if not config.providers:
-        keys = ", ".join(preset.keys[0] for preset in PRESETS.values() if preset.keys)
+        keys = ", ".join(p.keys[0] for p in PRESETS.values() if p.keys and not p.only_by_file)
         yield Finding("provider", State.NOTE, f"none; each of these enables one: {keys}")
 
 

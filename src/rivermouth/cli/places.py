@@ -36,7 +36,7 @@ def configured(option: Path | None, *, host: str | None = None, port: int | None
     from rivermouth.config import load, override
     from rivermouth.dialects import discover
 
-    return override(load(config_path(option), os.environ, frozenset(discover())), host=host, port=port)
+    return override(load(config_path(option), os.environ, frozenset(discover()), port=port), host=host, port=port)
 
 
 def data_of(option: Path | None, config_option: Path | None = None, config: Config | None = None) -> DataDir:

@@ -13,6 +13,7 @@ from rivermouth.config.problems import ConfigError, Problem
 from rivermouth.config.schema import (
     Config,
     EndpointConfig,
+    GeminiConfig,
     HttpConfig,
     LocalConfig,
     ModelConfig,
@@ -33,6 +34,7 @@ __all__ = [
     "Config",
     "ConfigError",
     "EndpointConfig",
+    "GeminiConfig",
     "HttpConfig",
     "LocalConfig",
     "ModelConfig",

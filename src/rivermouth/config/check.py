@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 from urllib.parse import urlsplit
 
-from rivermouth.config.presets import PRESETS, QUIRKS, Preset
+from rivermouth.config.presets import PRESETS, QUIRKS, REGION, Preset
 from rivermouth.config.problems import did_you_mean
 from rivermouth.config.schema import Config, ConfigFile, EndpointConfig, ProviderConfig, ProviderTable, ServerConfig
 from rivermouth.config.shape import Fault
@@ -20,8 +20,8 @@ from rivermouth.secrets import Secret
 BUILT_IN: Final = frozenset({"local", "scripted"})
 """Provider names that are not configured: the engine on this machine, and the scripted model."""
 
-OLLAMA_PORT: Final = 11434
 _WILDCARDS: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104
+_REGION: Final = re.compile(r"[a-z0-9-]+")
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]+")
 
 
@@ -56,7 +56,7 @@ def _provider_faults(
     if "@" in urlsplit(table.base_url or "").netloc:
         yield Fault((*path, "base_url"), "credentials do not belong in an address: use api_key or headers")
     if table.python is not None:
-        for key in ("dialect", "base_url", "api_key", "ca_file"):
+        for key in ("dialect", "base_url", "api_key", "region", "profile", "ca_file"):
             if getattr(table, key) is not None:
                 yield Fault((*path, key), "a python provider has none")
         return
@@ -67,24 +67,50 @@ def _provider_faults(
     if table.dialect is not None and table.dialect not in dialects:
         known = ", ".join(sorted(dialects))
         yield Fault((*path, "dialect"), f"unknown dialect{did_you_mean(table.dialect, dialects)} (there are: {known})")
-    wants_key = preset is not None and preset.keys and table.enabled and table.base_url is None
+    yield from _signing_faults(path, table, preset, environ)
+    wants_key = preset is not None and preset.keys and table.enabled and table.base_url is None and not preset.regions
     if preset is not None and wants_key and table.api_key is None and _key_of(preset, environ) is None:
         yield Fault(path, f"needs api_key, or {' or '.join(preset.keys)} in the environment")
+
+
+def _signing_faults(
+    path: tuple[str, str], table: ProviderTable, preset: Preset | None, environ: Mapping[str, str]
+) -> Iterator[Fault]:
+    variables = preset.regions if preset is not None else ()
+    region = _region_of(table, preset, environ)
+    located = table.base_url is not None and table.api_key is not None
+    if variables and table.enabled and region is None and not located:
+        yield Fault(path, f"needs region, or {' or '.join(variables)} in the environment")
+    if table.profile is not None and table.api_key is not None:
+        yield Fault((*path, "profile"), "with an api_key nothing is signed")
+    elif table.profile is not None and region is None and not variables:
+        yield Fault((*path, "profile"), "requests are only signed where there is a region")
+
+
+def _region_of(table: ProviderTable | None, preset: Preset | None, environ: Mapping[str, str]) -> str | None:
+    if table is not None and table.region is not None:
+        return table.region
+    variables = preset.regions if preset is not None else ()
+    return next((environ[n] for n in variables if _REGION.fullmatch(environ.get(n, ""))), None)
 
 
 def _from_file(name: str, table: ProviderTable, environ: Mapping[str, str]) -> ProviderConfig:
     preset = PRESETS.get(name) if table.python is None else None
     base_url, dialect, api_key = table.base_url, table.dialect, table.api_key
+    region = _region_of(table, preset, environ)
     if preset is not None:
         dialect = dialect or preset.dialect
         if base_url is None:  # a key of the environment goes to its own vendor, never to an address of the file
-            api_key = api_key or _key_of(preset, environ)
-            base_url = _address_of(preset, environ) or preset.base_url
+            if table.profile is None:
+                api_key = api_key or _key_of(preset, environ)
+            base_url = _address_of(preset, environ) or preset.base_url.replace(REGION, region or "")
     return ProviderConfig(
         name=name,
         dialect=dialect,
         base_url=base_url.rstrip("/") if base_url else None,
         api_key=api_key,
+        region=region if api_key is None else None,
+        profile=table.profile,
         ca_file=table.ca_file,
         headers=table.headers,
         timeouts=table.timeouts,
@@ -101,12 +127,13 @@ def _usual_quirks(table: ProviderTable) -> frozenset[str]:
 
 def _from_environment(name: str, preset: Preset, environ: Mapping[str, str]) -> ProviderConfig | None:
     key, address = _key_of(preset, environ), _address_of(preset, environ)
-    if key is None and (address is None or preset.keys):
+    region = _region_of(None, preset, environ)
+    if preset.only_by_file or (key is None and (address is None or preset.keys)) or (preset.regions and region is None):
         return None
     return ProviderConfig(
         name=name,
         dialect=preset.dialect,
-        base_url=address or preset.base_url,
+        base_url=address or preset.base_url.replace(REGION, region or ""),
         api_key=key,
         quirks=preset.quirks,
         origin=key.label if key is not None else preset.address or "",
@@ -119,11 +146,15 @@ def _key_of(preset: Preset, environ: Mapping[str, str]) -> Secret | None:
 
 def _address_of(preset: Preset, environ: Mapping[str, str]) -> str | None:
     given = environ.get(preset.address, "").strip() if preset.address else ""
-    return ollama_url(given) if given else None
+    return address_url(given, preset.base_url) if given else None
 
 
-def ollama_url(given: str) -> str | None:
-    """The base URL that OLLAMA_HOST means: host, host:port, :port or a URL.  To connect, 0.0.0.0 is this machine."""
+def address_url(given: str, usual: str) -> str | None:
+    """The base URL that a variable means: host, host:port, :port or a URL; what it leaves out is as in the usual one.
+
+    A URL without a port has its scheme's, as Ollama reads it.  To connect, 0.0.0.0 is this machine.
+    """
+    home = urlsplit(usual)
     scheme, separator, rest = given.rpartition("://")
     parts = urlsplit(f"{scheme or 'http'}://{rest}")
     try:
@@ -131,11 +162,12 @@ def ollama_url(given: str) -> str | None:
     except ValueError:
         return None
     if port is None:
-        port = {"http": 80, "https": 443}.get(scheme, OLLAMA_PORT) if separator else OLLAMA_PORT
+        port = {"http": 80, "https": 443}.get(scheme, home.port) if separator else home.port
     host = parts.hostname or "127.0.0.1"
     host = _WILDCARDS.get(host, host)
     shown = f"[{host}]" if ":" in host else host
-    return f"{parts.scheme}://{shown}:{port}{parts.path.rstrip('/')}/api"
+    path = parts.path.rstrip("/")
+    return f"{parts.scheme}://{shown}:{port}{path}{'' if path.endswith(home.path) else home.path}"
 
 
 def is_at(url: str, host: str, port: int) -> bool:
@@ -177,6 +209,10 @@ def _missing_provider(name: str, config: Config, disabled: frozenset[str]) -> st
         return f"the provider {name} is disabled"
     if name in PRESETS:
         variables = " or ".join(PRESETS[name].keys) or PRESETS[name].address
+        if PRESETS[name].only_by_file:
+            return f"the provider {name} is not switched on: it needs [providers.{name}]"
+        if PRESETS[name].regions:
+            variables = f"{variables} with {' or '.join(PRESETS[name].regions)}"
         return f"the provider {name} is not switched on: it needs [providers.{name}] or {variables}"
     return f"no provider is called {name}{did_you_mean(name, config.providers)}"
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,13 +24,16 @@ from rivermouth.config.shape import Fault, faults, secrets_from
 _AT_LINE: Final = re.compile(r" \(at line (\d+), column \d+\)$")
 
 
-def load(path: Path | str | None, environ: Mapping[str, str], dialects: frozenset[str]) -> Config:
+def load(
+    path: Path | str | None, environ: Mapping[str, str], dialects: frozenset[str], *, port: int | None = None
+) -> Config:
     """The configuration of this file (None: of no file) and this environment.  Raises `ConfigError`.
 
-    `dialects` are the names a provider may speak.  Relative `data_dir` and `ca_file` are beside the file.
+    `dialects` are the names a provider may speak.  Relative `data_dir` and `ca_file` are beside the file.  `port` is
+    where the server will listen, if not at the file's: what the environment switches on there would be the server.
     """
     if path is None:
-        return parse("", "", environ, dialects)
+        return parse("", "", environ, dialects, port=port)
     name = str(path)
     try:
         text = Path(path).read_bytes().decode()
@@ -38,15 +42,17 @@ def load(path: Path | str | None, environ: Mapping[str, str], dialects: frozense
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
         raise ConfigError([Problem(name, line, "", "not UTF-8")]) from None
-    config = parse(text, name, environ, dialects)
+    config = parse(text, name, environ, dialects, port=port)
     config = _anchored(config, Path(path).absolute().parent)
-    wrong = list(_untrusted(config))
+    wrong = [*_untrusted(config), *_unsigned(config)]
     if wrong:
         raise ConfigError(_problems(wrong, name, text))
     return config
 
 
-def parse(text: str, name: str, environ: Mapping[str, str], dialects: frozenset[str]) -> Config:
+def parse(
+    text: str, name: str, environ: Mapping[str, str], dialects: frozenset[str], *, port: int | None = None
+) -> Config:
     """The configuration that this text says.  Raises `ConfigError`, naming the text `name`."""
     try:
         tree = tomllib.loads(text)
@@ -56,7 +62,10 @@ def parse(text: str, name: str, environ: Mapping[str, str], dialects: frozenset[
     wrong = faults(tree, ConfigFile, hook)
     if wrong:
         raise ConfigError(_problems(wrong, name, text))
-    config, wrong = _complete(msgspec.convert(tree, ConfigFile, dec_hook=hook), name, environ, dialects)
+    file = msgspec.convert(tree, ConfigFile, dec_hook=hook)
+    if port is not None:
+        file = msgspec.structs.replace(file, server=msgspec.structs.replace(file.server, port=port))
+    config, wrong = _complete(file, name, environ, dialects)
     if wrong:
         raise ConfigError(_problems(wrong, name, text))
     return config
@@ -135,6 +144,15 @@ def _untrusted(config: Config) -> Iterator[Fault]:
             yield Fault(("providers", name, "ca_file"), f"{provider.ca_file} holds no certificate in PEM")
         except OSError as error:
             yield Fault(("providers", name, "ca_file"), f"{provider.ca_file} cannot be read: {error.strerror}")
+
+
+def _unsigned(config: Config) -> Iterator[Fault]:
+    """Providers whose requests nothing here can sign."""
+    if find_spec("botocore") is None:
+        for name, provider in config.providers.items():
+            if provider.region is not None:
+                text = "signs its requests for AWS, which needs: pip install 'rivermouth[bedrock]'; or set api_key"
+                yield Fault(("providers", name), text)
 
 
 def _beside(folder: Path, path: str) -> str:

@@ -1,7 +1,9 @@
 """Providers that need only a key.  Adding one is one entry of this table.
 
 `keys` are the environment variables that switch the preset on, the first that is set winning; `address` is one that
-moves it (and switches it on, where no key is needed).  `base_url` is what the dialect's paths are appended to.
+moves it (and switches it on, where no key is needed).  `base_url` is what the dialect's paths are appended to;
+`regions` are the variables that say the region in it, and no region is ever guessed.  `only_by_file`: the environment
+never switches it on, because its key belongs to another preset: with both on, a bare model name would be ambiguous.
 """
 
 from __future__ import annotations
@@ -9,6 +11,9 @@ from __future__ import annotations
 from typing import Final
 
 import msgspec
+
+REGION: Final = "{region}"
+"""Where in a base URL the region stands."""
 
 
 class Preset(msgspec.Struct, frozen=True, kw_only=True):
@@ -18,7 +23,9 @@ class Preset(msgspec.Struct, frozen=True, kw_only=True):
     base_url: str
     keys: tuple[str, ...] = ()
     address: str | None = None
+    regions: tuple[str, ...] = ()
     quirks: frozenset[str] = frozenset()
+    only_by_file: bool = False
 
 
 QUIRKS: Final = frozenset(
@@ -26,14 +33,20 @@ QUIRKS: Final = frozenset(
         "max_completion_tokens",
         "max_tokens",
         "no_logit_bias",
+        "no_logprobs",
         "no_metadata",
         "no_parallel_tool_calls",
         "no_penalties",
         "no_seed",
         "no_stream_options",
+        "no_user",
+        "random_seed",
     }
 )
 """The words that `quirks` may hold.  `rivermouth.providers.quirks` says what each does; a test compares the two."""
+
+GOOGLE: Final = "https://generativelanguage.googleapis.com"
+GOOGLE_KEYS: Final = ("GEMINI_API_KEY", "GOOGLE_API_KEY")
 
 PRESETS: Final[dict[str, Preset]] = {
     "openai": Preset(dialect="openai_chat", base_url="https://api.openai.com/v1", keys=("OPENAI_API_KEY",)),
@@ -42,7 +55,7 @@ PRESETS: Final[dict[str, Preset]] = {
         dialect="openai_chat",
         base_url="https://api.groq.com/openai/v1",
         keys=("GROQ_API_KEY",),
-        quirks=frozenset({"max_tokens", "no_logit_bias"}),
+        quirks=frozenset({"max_tokens", "no_logit_bias", "no_logprobs"}),
     ),
     "kimi": Preset(
         dialect="openai_chat",
@@ -50,11 +63,76 @@ PRESETS: Final[dict[str, Preset]] = {
         keys=("KIMI_API_KEY", "MOONSHOT_API_KEY"),
         quirks=frozenset({"max_tokens"}),
     ),
-    "gemini": Preset(
+    "gemini": Preset(dialect="gemini", base_url=f"{GOOGLE}/v1beta", keys=GOOGLE_KEYS),
+    "gemini-openai": Preset(
         dialect="openai_chat",
-        base_url="https://generativelanguage.googleapis.com/v1beta/openai",
-        keys=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+        base_url=f"{GOOGLE}/v1beta/openai",
+        keys=GOOGLE_KEYS,
         quirks=frozenset({"max_tokens", "no_metadata", "no_penalties", "no_seed"}),
+        only_by_file=True,
     ),
+    "cohere": Preset(dialect="cohere_v2", base_url="https://api.cohere.com/v2", keys=("CO_API_KEY", "COHERE_API_KEY")),
+    # It refuses every field that it does not know.
+    "mistral": Preset(
+        dialect="openai_chat",
+        base_url="https://api.mistral.ai/v1",
+        keys=("MISTRAL_API_KEY",),
+        quirks=frozenset(
+            {
+                "max_tokens",
+                "no_logit_bias",
+                "no_logprobs",
+                "no_metadata",
+                "no_stream_options",
+                "no_user",
+                "random_seed",
+            }
+        ),
+    ),
+    "deepseek": Preset(
+        dialect="openai_chat",
+        base_url="https://api.deepseek.com",
+        keys=("DEEPSEEK_API_KEY",),
+        quirks=frozenset({"max_tokens"}),
+    ),
+    "openrouter": Preset(
+        dialect="openai_chat",
+        base_url="https://openrouter.ai/api/v1",
+        keys=("OPENROUTER_API_KEY",),
+        quirks=frozenset({"max_tokens"}),
+    ),
+    "together": Preset(
+        dialect="openai_chat",
+        base_url="https://api.together.ai/v1",
+        keys=("TOGETHER_API_KEY",),
+        quirks=frozenset({"max_tokens"}),
+    ),
+    # Only the variable that has its name switches it on: many machines have AWS credentials for something else.
+    "bedrock": Preset(
+        dialect="bedrock_invoke",
+        base_url="https://bedrock-runtime.{region}.amazonaws.com",
+        keys=("AWS_BEARER_TOKEN_BEDROCK",),
+        regions=("AWS_REGION", "AWS_DEFAULT_REGION"),
+    ),
+    # Servers of one's own: the variable says where one is, and switches it on.
     "ollama": Preset(dialect="ollama", base_url="http://127.0.0.1:11434/api", address="OLLAMA_HOST"),
+    "vllm": Preset(
+        dialect="openai_chat",
+        base_url="http://127.0.0.1:8000/v1",
+        address="VLLM_BASE_URL",
+        quirks=frozenset({"max_tokens"}),
+    ),
+    "llamacpp": Preset(
+        dialect="openai_chat",
+        base_url="http://127.0.0.1:8080/v1",
+        address="LLAMACPP_BASE_URL",
+        quirks=frozenset({"max_tokens"}),
+    ),
+    "lmstudio": Preset(
+        dialect="openai_chat",
+        base_url="http://127.0.0.1:1234/v1",
+        address="LMSTUDIO_BASE_URL",
+        quirks=frozenset({"max_tokens"}),
+    ),
+    "tgi": Preset(dialect="tgi", base_url="http://127.0.0.1:3000", address="TGI_BASE_URL"),
 }

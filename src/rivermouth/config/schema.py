@@ -85,6 +85,10 @@ class ProviderTable(Table, frozen=True, kw_only=True):
     """What the paths of the dialect are appended to, as in "http://127.0.0.1:9101/v1"."""
     api_key: Secret | None = None
     """Its key; a preset without `base_url` here takes the one of its variable in the environment."""
+    region: Annotated[str, Meta(pattern=r"^[a-z0-9-]+$")] | None = None
+    """The AWS region that it is in: requests are signed for it with AWS credentials, unless there is an `api_key`."""
+    profile: Text | None = None
+    """The profile of AWS's own configuration to sign with; without it, what AWS's tools would take."""
     ca_file: Text | None = None
     """An authority (PEM) to trust beside the system's; a relative path is beside this file."""
     headers: dict[str, Secret] = {}
@@ -210,6 +214,13 @@ class OpenAiConfig(Table, frozen=True, kw_only=True):
     """How often the assistant's role stands in a stream on /openai/v1: "once", or in "every" chunk (R3)."""
 
 
+class GeminiConfig(Table, frozen=True, kw_only=True):
+    """What Gemini's dialect is told."""
+
+    finish_reason: Literal["last", "every"] = "last"
+    """Where a stream says why it ends: in its "last" frame, at which SDKs stop reading, or (STOP) in "every" (R9)."""
+
+
 class RecordsConfig(Table, frozen=True, kw_only=True):
     """What the record of a call holds."""
 
@@ -240,6 +251,7 @@ class ConfigFile(Table, frozen=True, kw_only=True):
     http: HttpConfig = HttpConfig()
     routing_block: RoutingBlockConfig = RoutingBlockConfig()
     openai: OpenAiConfig = OpenAiConfig()
+    gemini: GeminiConfig = GeminiConfig()
     records: RecordsConfig = RecordsConfig()
     local: LocalConfig = LocalConfig()
     data_dir: Text | None = None
@@ -250,13 +262,15 @@ class ProviderConfig(msgspec.Struct, frozen=True, kw_only=True):
     """A provider as it will be used: the preset and the file put together.
 
     Exactly one of `python` and (`dialect`, `base_url`) is set.  `origin` says who switched it on: "file", or the
-    environment variable.
+    environment variable.  `region` is set where requests are signed for AWS, and then there is no `api_key`.
     """
 
     name: str
     dialect: str | None = None
     base_url: str | None = None
     api_key: Secret | None = None
+    region: str | None = None
+    profile: str | None = None
     ca_file: str | None = None
     headers: dict[str, Secret] = {}
     timeouts: ProviderTimeouts = ProviderTimeouts()
@@ -277,6 +291,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     http: HttpConfig = HttpConfig()
     routing_block: RoutingBlockConfig = RoutingBlockConfig()
     openai: OpenAiConfig = OpenAiConfig()
+    gemini: GeminiConfig = GeminiConfig()
     records: RecordsConfig = RecordsConfig()
     local: LocalConfig = LocalConfig()
     data_dir: str | None = None

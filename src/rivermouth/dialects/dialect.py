@@ -29,6 +29,8 @@ class Operation(StrEnum):
     MODEL = "model"
     RUNNING = "running"
     VERSION = "version"
+    INFO = "info"
+    HEALTH = "health"
     PULL = "pull"
     COPY = "copy"
     DELETE = "delete"
@@ -37,7 +39,8 @@ class Operation(StrEnum):
 class Route(msgspec.Struct, frozen=True, kw_only=True):
     """One path of a dialect below its surface's prefix.
 
-    path: as in "/chat/completions"; a trailing "{model}" takes the rest of the path, slashes included.
+    path: as in "/chat/completions"; "{model}" takes all that stands between what is around it, slashes included, as in
+    "/models/{model}" or "/models/{model}:generateContent".
     kind: handed to the dialect's parsers and encoders, which use it to tell sibling routes apart ("chat", "generate").
     streams: whether `stream: true` is meaningful here (R14).  when_header: this route only exists for requests that
     carry this header (R2: `anthropic-version` decides who owns /v1/models).
@@ -58,14 +61,22 @@ ROLE_WITH_CONTENT: Final = "role-with-content"
 """The first delta has an empty content beside the role (R3)."""
 ROLE_EVERY: Final = "role-every"
 """Every delta has the role (R3)."""
+FINISH_EVERY: Final = "finish-every"
+"""Every frame says that the stream ends, the last one truly (R9)."""
 
 
 class Surface(msgspec.Struct, frozen=True, kw_only=True):
-    """A place where a dialect is mounted.  `stream_type` is the media type of its streams (R1)."""
+    """A place where a dialect is mounted.
+
+    stream_type: the media type of its streams (R1).  stream_headers: further headers of theirs, in lower case.
+    home: the path below which everything is the dialect's, also what it does not serve; without it the prefix.
+    """
 
     prefix: str
     stream_type: str
     options: frozenset[str] = frozenset()
+    stream_headers: tuple[tuple[str, str], ...] = ()
+    home: str | None = None
 
 
 class Answer(msgspec.Struct, kw_only=True):
@@ -95,6 +106,14 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
     body: bytes
     headers: Mapping[str, str] = {}
     losses: tuple[str, ...] = ()
+
+
+class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """What `Operation.INFO` tells.  model: the one that answers where none is named."""
+
+    version: str
+    model: ModelInfo
+    max_concurrent_calls: int | None = None
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
@@ -138,11 +157,16 @@ class Relay(Protocol):
 
 
 class Key(msgspec.Struct, frozen=True, kw_only=True):
-    """A place where clients of a dialect put their key: a header (with a scheme before it) or a query parameter."""
+    """A place where clients of a dialect put their key: a header (with a scheme before it) or a query parameter.
+
+    between: the key is not the whole value but what stands between these two texts in it, as the access key id does in
+    a SigV4 signature.
+    """
 
     header: str | None = None
     scheme: str = ""
     query: str | None = None
+    between: tuple[str, str] | None = None
 
 
 class Dialect(msgspec.Struct, frozen=True, kw_only=True):
@@ -158,7 +182,11 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     `auth(key)` gives the headers that carry a provider's key; `models_path` and `parse_models` list its models.
     `passed_headers`: request headers (lower case) that a same-dialect upstream needs to understand the original body;
     the HTTP side puts those that came into `Original.headers`, `build_request` into `Outgoing.headers`.
-    `documents` encodes this dialect's other answers, by operation, as `function(value, answer) -> bytes`.
+    `variant(surface, route, query, headers)` is the surface as this request means it, where the framing depends on more
+    than the path (R8, R20); the encoder sees its options, the client its `stream_type`.
+    `reroute(route, body, model)` is the route that this body means, where one path does two things.
+    `documents` encodes this dialect's other answers, by operation, as `function(value, answer) -> bytes`; the value is
+    a `ServerInfo` for INFO and None for HEALTH.
     `bodies` parses its other requests (pull, copy, delete, show), by operation, as `function(body) -> value`.
     """
 
@@ -181,6 +209,8 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     parse_error: Callable[[int, Mapping[str, str], bytes], ApiError]
     auth: Callable[[str], Mapping[str, str]]
 
+    variant: Callable[[Surface, Route, Mapping[str, str], Mapping[str, str]], Surface] | None = None
+    reroute: Callable[[Route, bytes, str | None], Route] | None = None
     relay: Callable[[Answer], Relay] | None = None
     relay_reply: Callable[[bytes, Answer], bytes] | None = None
 

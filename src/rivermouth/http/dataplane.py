@@ -113,14 +113,14 @@ class DataPlane:
         path = scope["raw_path"].partition(b"?")[0].decode("latin-1")
         method = scope["method"]
         call_id = self._new_id()
-        found = self.routes.find(method, path, headers)
+        found = _as_meant(self.routes.find(method, path, headers), headers, scope["query_string"])
         common = identity(call_id, client_request_id(headers))
         verdict = self._origins.judge(method, headers)
         common += verdict.cors
-        stream_type = found.surface.stream_type if isinstance(found, Match) else ""
+        surface = found.surface if isinstance(found, Match) else None
         extensions = scope.get("extensions", {})
         hang_up, write = extensions.get(HANG_UP, _stay), extensions.get(WRITE, _cannot)
-        sink = AsgiSink(send, found.dialect, stream_type, call_id, common, hang_up, write)
+        sink = AsgiSink(send, found.dialect, surface, call_id, common, hang_up, write)
         if verdict.preflight:
             await sink.answer(204, b"", [])
             return
@@ -161,6 +161,8 @@ class DataPlane:
         if route.method in WITH_BODY or _announces_body(exchange.headers):
             exchange.body = await self._body(exchange)
             self._refuse_if_draining(exchange)  # the drain may have begun while the body was on its way
+            exchange.match = _as_asked(exchange.match, exchange.body)
+            route = exchange.match.route
             if not route.streams:
                 _refuse_stream(exchange.body)
         handler = self._handlers.get(route.operation)
@@ -243,6 +245,22 @@ class DataPlane:
             request=request,
             clock_ns=self._clock_ns,
         )
+
+
+def _as_meant(found: Match | NoRoute, headers: list[Header], query: bytes) -> Match | NoRoute:
+    """The match with its surface as this request means it."""
+    if isinstance(found, NoRoute) or found.dialect.variant is None:
+        return found
+    asked = dict(parse_qsl(query.decode("latin-1")))
+    named = {name.decode("latin-1"): value.decode("latin-1") for name, value in headers}
+    surface = found.dialect.variant(found.surface, found.route, asked, named)
+    return msgspec.structs.replace(found, surface=surface)
+
+
+def _as_asked(match: Match, body: bytes) -> Match:
+    """The match with its route as the body means it."""
+    reroute = match.dialect.reroute
+    return match if reroute is None else msgspec.structs.replace(match, route=reroute(match.route, body, match.model))
 
 
 async def _parsed(match: Match, body: bytes) -> Request:

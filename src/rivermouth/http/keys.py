@@ -49,6 +49,9 @@ def _offered(place: Key, headers: list[Header], query: bytes) -> str | None:
     value = get(headers, (place.header or "").lower().encode())
     if value is None:
         return None
+    if place.between is not None:
+        before, after = place.between
+        return value.partition(before)[2].partition(after)[0] or None
     scheme = place.scheme.strip()
     if not scheme:
         return value

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing
-from typing import Any
+from typing import Any, Final
 
-from rivermouth.dialects.dialect import Answer, Dialect, Operation
+from rivermouth.dialects.dialect import Answer, Dialect, Operation, ServerInfo
 from rivermouth.engine.interrupt import By, Interrupt, Stopped
 from rivermouth.http.body import Receive
 from rivermouth.http.disconnect import Watched
@@ -21,6 +21,9 @@ from rivermouth.ir.request import Request
 from rivermouth.local.provider import LocalProvider
 from rivermouth.local.pull import SUCCESS, PullProgress
 from rivermouth.routing.catalog import Catalog
+
+NAMELESS: Final = "tgi"
+"""What a client sends whose protocol has no place for a model's name."""
 
 
 class Models:
@@ -37,6 +40,8 @@ class Models:
             Operation.PULL: self._pull,
             Operation.COPY: self._copy,
             Operation.DELETE: self._delete,
+            Operation.INFO: self._info,
+            Operation.HEALTH: self._health,
         }
 
     def end_all(self) -> None:
@@ -64,6 +69,14 @@ class Models:
 
     async def _version_of(self, visit: Visit) -> None:
         await visit.sink.document(visit.document(self._version), ignored=())
+
+    async def _info(self, visit: Visit) -> None:
+        """What answers where a protocol names no model (R15)."""
+        info = ServerInfo(version=self._version, model=await self._catalog.model(NAMELESS))
+        await visit.sink.document(visit.document(info), ignored=())
+
+    async def _health(self, visit: Visit) -> None:
+        await visit.sink.document(visit.document(None), ignored=())
 
     async def _copy(self, visit: Visit) -> None:
         asked = visit.parsed()

@@ -36,14 +36,15 @@ class Routes:
 
     def __init__(self, dialects: Iterable[Dialect]) -> None:
         self._exact: dict[str, list[Match]] = {}
-        self._rest: list[tuple[str, Match]] = []
+        self._rest: list[tuple[str, str, Match]] = []
         self._prefixes: list[tuple[str, Dialect]] = []
         for dialect in dialects:
             for surface in dialect.surfaces:
-                self._prefixes.append((surface.prefix + "/", dialect))
+                self._prefixes.append((_home(surface) + "/", dialect))
                 for route in dialect.routes:
                     self._add(Match(dialect, surface, route))
-        self._rest.sort(key=lambda entry: -len(entry[0]))
+        # The most telling pattern first: the longest text after the model, then before it.
+        self._rest.sort(key=lambda entry: (-len(entry[1]), -len(entry[0])))
         self._prefixes.sort(key=lambda entry: -len(entry[0]))
 
     def owns(self, path: str) -> bool:
@@ -58,14 +59,22 @@ class Routes:
         for match in fitting:
             if match.route.method == method:
                 return match
-        allowed = tuple(sorted({m.route.method for m in fitting or here}))
-        dialect = (fitting or here)[0].dialect if here else self._dialect_of(path, headers)
+        known = [m for m in fitting or here if not self._swallows(m)]
+        allowed = tuple(sorted({m.route.method for m in known}))
+        dialect = known[0].dialect if known else self._dialect_of(path, headers)
         return NoRoute(dialect, allowed, self._served(path))
+
+    def _swallows(self, match: Match) -> bool:
+        """True for a route that takes whatever follows, beside others that say what is to be done with the model: it
+        fits what is none of these, as in "/models/x:explain", without being about it."""
+        before, found, after = (match.surface.prefix + match.route.path).partition(REST)
+        return bool(found) and not after and any(b == before and a for b, a, _ in self._rest)
 
     def _add(self, match: Match) -> None:
         path = match.surface.prefix + match.route.path
-        if path.endswith(REST):
-            self._rest.append((path.removesuffix(REST), match))
+        if REST in path:
+            before, _, after = path.partition(REST)
+            self._rest.append((before, after, match))
             return
         self._exact.setdefault(path, []).append(match)
         # A route that needs a header is asked before its unconditional namesake.
@@ -76,9 +85,10 @@ class Routes:
         if exact is not None:
             return exact
         found = []
-        for prefix, match in self._rest:
-            if path.startswith(prefix) and len(path) > len(prefix):
-                found.append(msgspec.structs.replace(match, model=unquote(path.removeprefix(prefix))))
+        for before, after, match in self._rest:
+            if path.startswith(before) and path.endswith(after) and len(path) > len(before) + len(after):
+                model = path[len(before) : len(path) - len(after)]
+                found.append(msgspec.structs.replace(match, model=unquote(model)))
         return sorted(found, key=lambda m: m.route.when_header is None)
 
     def _dialect_of(self, path: str, headers: list[Header]) -> Dialect:
@@ -88,9 +98,13 @@ class Routes:
 
     def _served(self, path: str) -> tuple[str, ...]:
         owners = {d.name for prefix, d in self._prefixes if (path + "/").startswith(prefix)}
-        listed = [m for matches in self._exact.values() for m in matches] + [m for _, m in self._rest]
-        near = (m for m in listed if m.dialect.name in owners and (path + "/").startswith(m.surface.prefix + "/"))
+        listed = [m for matches in self._exact.values() for m in matches] + [m for _, _, m in self._rest]
+        near = (m for m in listed if m.dialect.name in owners and (path + "/").startswith(_home(m.surface) + "/"))
         return tuple(dict.fromkeys(f"{m.route.method} {m.surface.prefix}{m.route.path}" for m in near))
+
+
+def _home(surface: Surface) -> str:
+    return surface.prefix if surface.home is None else surface.home
 
 
 def _told(match: Match, headers: list[Header]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from rivermouth.dialects.dialect import Dialect
+from rivermouth.dialects.dialect import Dialect, Surface
 from rivermouth.http.headers import JSON, STREAM, Header, retry_after
 from rivermouth.ir.errors import ApiError
 
@@ -15,14 +15,17 @@ Send = Callable[[Any], Awaitable[None]]
 
 
 class AsgiSink:
-    """Implements the engine's `Sink`.  `headers` are those that every answer of this request carries."""
+    """Implements the engine's `Sink`.  `headers` are those that every answer of this request carries.
+
+    surface: where a stream would be; None where nothing is served.
+    """
 
     __slots__ = (
         "_call_id",
         "_dialect",
         "_headers",
         "_send",
-        "_stream_type",
+        "_surface",
         "_write",
         "close_after",
         "ended",
@@ -34,7 +37,7 @@ class AsgiSink:
         self,
         send: Send,
         dialect: Dialect,
-        stream_type: str,
+        surface: Surface | None,
         call_id: str,
         headers: list[Header],
         hang_up: Callable[[], None],
@@ -42,7 +45,7 @@ class AsgiSink:
     ) -> None:
         self._send = send
         self._dialect = dialect
-        self._stream_type = stream_type
+        self._surface = surface
         self._call_id = call_id
         self._headers = headers
         self.hang_up = hang_up
@@ -59,8 +62,7 @@ class AsgiSink:
             return
         if not self.started:
             self.started = True
-            content_type = (b"content-type", self._stream_type.encode())
-            headers = [content_type, *STREAM, *self._headers, *_ignored(ignored)]
+            headers = [*_stream_headers(self._surface), *STREAM, *self._headers, *_ignored(ignored)]
             await self._send({"type": "http.response.start", "status": 200, "headers": headers})
         if last:
             self.ended = True
@@ -87,6 +89,14 @@ class AsgiSink:
             {"type": "http.response.start", "status": status, "headers": [*headers, length, *self._headers]}
         )
         await self._send({"type": "http.response.body", "body": body, "more_body": False})
+
+
+def _stream_headers(surface: Surface | None) -> list[Header]:
+    """Those that tell a client how to read the stream."""
+    if surface is None:
+        return []
+    named = (("content-type", surface.stream_type), *surface.stream_headers)
+    return [(name.encode(), value.encode()) for name, value in named]
 
 
 def _ignored(names: tuple[str, ...]) -> list[Header]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -11,7 +11,7 @@ from rivermouth import __version__
 from rivermouth.compose import Ids, Services
 from rivermouth.config import Config
 from rivermouth.dialects import discover
-from rivermouth.dialects.dialect import ROLE_EVERY, ROLE_WITH_CONTENT, Dialect, Surface
+from rivermouth.dialects.dialect import FINISH_EVERY, ROLE_EVERY, ROLE_WITH_CONTENT, Dialect, Surface
 from rivermouth.http.api.health import platform
 from rivermouth.http.app import App
 from rivermouth.http.dataplane import DataPlane
@@ -59,16 +59,19 @@ def application(services: Services, lifecycle: Lifecycle, models: Models, bound:
 
 
 def _as_configured(dialects: dict[str, Dialect], config: Config) -> dict[str, Dialect]:
-    """The dialects with the settings that change their words: `openai.role` (R3)."""
-    if config.openai.role == "once":
-        return dialects
-    openai = dialects["openai_chat"]
-    surfaces = tuple(_repeating(s) if ROLE_WITH_CONTENT in s.options else s for s in openai.surfaces)
-    return {**dialects, openai.name: msgspec.structs.replace(openai, surfaces=surfaces)}
+    """The dialects with the settings that change their words: `openai.role` (R3), `gemini.finish_reason` (R9)."""
+    openai, gemini = dialects["openai_chat"], dialects["gemini"]
+    if config.openai.role == "every":
+        openai = _with(openai, ROLE_EVERY, lambda surface: ROLE_WITH_CONTENT in surface.options)
+    if config.gemini.finish_reason == "every":
+        gemini = _with(gemini, FINISH_EVERY, lambda surface: True)
+    return {**dialects, openai.name: openai, gemini.name: gemini}
 
 
-def _repeating(surface: Surface) -> Surface:
-    return msgspec.structs.replace(surface, options=surface.options | {ROLE_EVERY})
+def _with(dialect: Dialect, option: str, where: Callable[[Surface], bool]) -> Dialect:
+    """The dialect with one more option on those of its surfaces."""
+    surfaces = (msgspec.structs.replace(s, options=s.options | {option}) if where(s) else s for s in dialect.surfaces)
+    return msgspec.structs.replace(dialect, surfaces=tuple(surfaces))
 
 
 def server(services: Services, *, bound: Iterable[str] = (), tls: tuple[str, str] | None = None) -> Server:

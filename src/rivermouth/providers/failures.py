@@ -18,11 +18,19 @@ LONGEST_S: Final = 86_400.0
 
 
 class Failures:
-    """Speaks for one provider.  `secrets` are masked wherever they turn up: an upstream may echo its key."""
+    """Speaks for one provider.  `secrets` are masked wherever they turn up: an upstream may echo its key.
 
-    def __init__(self, name: str, secrets: Iterable[str]) -> None:
+    passing: those that change while it runs.
+    """
+
+    def __init__(self, name: str, secrets: Iterable[str], passing: Callable[[], tuple[Secret, ...]] = tuple) -> None:
         self._name = name
-        self._secrets = [s if isinstance(s, Secret) else Secret(s) for s in secrets if s]
+        self._own = tuple(s if isinstance(s, Secret) else Secret(s) for s in secrets if s)
+        self._passing = passing
+
+    @property
+    def _secrets(self) -> tuple[Secret, ...]:
+        return self._own + self._passing()
 
     def failure(self, kind: Kind, message: str, code: str | None = None) -> ApiError:
         """A failure that this program noticed."""

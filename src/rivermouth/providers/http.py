@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from enum import Enum
 from typing import Final
+from urllib.parse import urljoin
 
 import msgspec
 
@@ -30,6 +31,7 @@ from rivermouth.providers.failures import Failures, retry_after_s
 from rivermouth.providers.lean import LeanClient
 from rivermouth.providers.provider import NOTHING, Lease, Upstream
 from rivermouth.providers.quirks import bend
+from rivermouth.providers.signing import Signer
 from rivermouth.secrets import Secret
 
 ERROR_CAP_BYTES: Final = 64 * 1024
@@ -47,6 +49,7 @@ class HttpTarget(msgspec.Struct, frozen=True, kw_only=True):
 
     base_url: what the dialect's paths are appended to.  headers: sent with each request.  ca_file: an authority to
     trust besides the system's.  connect_s: until the connection stands, TLS included.  quirks: words of `quirks`.
+    signer: signs each request, where the vendor wants more than a key.
     """
 
     name: str
@@ -57,6 +60,7 @@ class HttpTarget(msgspec.Struct, frozen=True, kw_only=True):
     ca_file: str | None = None
     connect_s: float = 10.0
     quirks: tuple[str, ...] = ()
+    signer: Signer | None = None
 
     def __repr__(self) -> str:
         return f"HttpTarget({self.name!r}, {self.dialect.name!r})"
@@ -100,9 +104,11 @@ class HttpProvider:
             target.name, target.base_url, connect_s=target.connect_s, ca_file=target.ca_file
         )
         self._stream_types = frozenset(_media(s.stream_type) for s in target.dialect.surfaces)
-        own = sorted(self._stream_types & STREAM_TYPES) or [JSON]
-        self._headers = {True: headers_for(target, own[0]), False: headers_for(target, JSON)}
-        self._failures = Failures(target.name, [_plain(target.api_key or ""), *map(_plain, target.headers.values())])
+        streams = sorted(self._stream_types & STREAM_TYPES) or [JSON]
+        self._headers = {True: headers_for(target, streams[0]), False: headers_for(target, JSON)}
+        self._signer = target.signer
+        own = [_plain(target.api_key or ""), *map(_plain, target.headers.values())]
+        self._failures = Failures(target.name, own, target.signer.secrets if target.signer is not None else tuple)
 
     async def prepare(self, request: Request | EmbedRequest, model: str) -> Lease:
         """Nothing: an HTTP upstream is ready or says so."""
@@ -153,10 +159,17 @@ class HttpProvider:
         headers = self._headers[stream]
         if outgoing.headers:
             headers = {**headers, **{name.lower(): value for name, value in outgoing.headers.items()}}
-        response = await self._client.open(method, self._base + outgoing.path, headers, outgoing.body or None)
+        url = self._url(outgoing.path)
+        if self._signer is not None:
+            headers = {**headers, **await self._signer.sign(method, url, headers, outgoing.body)}
+        response = await self._client.open(method, url, headers, outgoing.body or None)
         if not 200 <= response.status < 300:
             raise await self._refused(response)
         return response
+
+    def _url(self, path: str) -> str:
+        """A path below base_url; one that begins with `/../` is beside it, where a vendor's other protocol lives."""
+        return urljoin(f"{self._base}/", path[1:]) if path.startswith("/../") else self._base + path
 
     async def _refused(self, response: Response) -> ApiError:
         """What an answer that is no success says."""

@@ -41,6 +41,9 @@ QUIRKS: Final[dict[str, Quirk]] = {
         says="refuses frequency_penalty and presence_penalty", drop=("frequency_penalty", "presence_penalty")
     ),
     "no_logit_bias": Quirk(says="refuses logit_bias", drop=("logit_bias",)),
+    "no_logprobs": Quirk(says="refuses logprobs and top_logprobs", drop=("logprobs", "top_logprobs")),
+    "no_user": Quirk(says="refuses user", drop=("user",)),
+    "random_seed": Quirk(says="knows seed as random_seed", rename={"seed": "random_seed"}),
     "no_metadata": Quirk(says="refuses metadata and store", drop=("metadata", "store"), silent=True),
 }
 

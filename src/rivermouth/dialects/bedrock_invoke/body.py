@@ -1,0 +1,67 @@
+"""What a vendor's body inside the envelope must bring: its part of a dialect, without framing, path or errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import msgspec
+
+from rivermouth.dialects.dialect import Answer, Decoder, Outgoing, Route
+from rivermouth.ir.events import Event
+from rivermouth.ir.reply import Reply
+from rivermouth.ir.request import Request
+from rivermouth.wire import json
+from rivermouth.wire.frame import Frame
+
+
+class Objects(Protocol):
+    """Events to the objects of the model's stream, each one line of JSON."""
+
+    def feed(self, events: list[Event]) -> list[bytes]:
+        """Never gets an Error."""
+        ...
+
+    def close(self) -> list[bytes]:
+        """The stream fails here: what closes the parts that are open (F13)."""
+        ...
+
+
+class Passing(Protocol):
+    """The same body on both sides: an object as it came."""
+
+    def feed(self, frame: Frame, events: list[Event]) -> list[bytes]: ...
+
+    def close(self) -> list[bytes]: ...
+
+
+class Body(msgspec.Struct, frozen=True, kw_only=True):
+    """One vendor's body.
+
+    tells: whether a request body is of this form.  knows: whether an object of a stream, or a whole reply, is.
+    plenty: how most objects of a stream begin, which no failure does, and the name of a frame that holds such a one.
+    build gives the body without the model, which the path names; its `path` says nothing here.
+    """
+
+    name: str
+    plenty: tuple[bytes, str]
+    tells: Callable[[dict[str, json.Raw]], bool]
+    knows: Callable[[bytes], bool]
+    parse: Callable[[dict[str, json.Raw], Route, str], Request]
+    build: Callable[[Request, str], Outgoing]
+    encoder: Callable[[Answer], Objects]
+    decoder: Callable[[Request | None], Decoder]
+    passing: Callable[[Answer], Passing]
+    encode_reply: Callable[[Reply, Answer], bytes]
+    parse_reply: Callable[[bytes], Reply]
+    relay_reply: Callable[[bytes, Answer], bytes]
+
+
+def metrics(usage: tuple[int | None, int | None], total_ns: int) -> dict[str, int]:
+    """What the service adds to the last object of a stream, as far as it is known."""
+    counted = {"inputTokenCount": usage[0], "outputTokenCount": usage[1]}
+    said = {name: count for name, count in counted.items() if count is not None}
+    return {**said, "invocationLatency": total_ns // 1_000_000} if total_ns else said
+
+
+METRICS = "amazon-bedrock-invocationMetrics"

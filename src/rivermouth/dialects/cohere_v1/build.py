@@ -1,0 +1,76 @@
+"""A neutral request to the body for a v1 upstream.
+
+A request that came in this dialect goes out as its client wrote it, but for the model and `stream`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from rivermouth.dialects.cohere_v1.calls import write_tool
+from rivermouth.dialects.cohere_v1.outgoing import write_talk
+from rivermouth.dialects.cohere_v1.tables import NAME
+from rivermouth.dialects.dialect import Outgoing
+from rivermouth.ir.errors import invalid
+from rivermouth.ir.request import Choose, Format, Local, Original, Request, ResponseFormat, check_translatable
+from rivermouth.vendors.cohere.sampling import write_sampling
+from rivermouth.wire import json
+
+PATH: Final = "/chat"
+_FORCED: Final = frozenset({Choose.REQUIRED, Choose.NAMED})
+
+
+def build_request(request: Request, model: str) -> Outgoing:
+    """The call to make.  Raises `ApiError` where leaving something out would make the answer wrong."""
+    original = request.original
+    if original is not None and original.dialect == NAME:
+        return Outgoing(path=PATH, body=_as_it_came(original, request, model))
+    check_translatable(request)
+    if request.n > 1:
+        raise invalid("this upstream gives one answer for each request", "n")
+    losses = set(request.unmodelled) | _unsaid(request)
+    body: dict[str, Any] = {"model": model, **write_talk(request, losses), "stream": request.stream}
+    body |= _tools(request, losses) | _format(request.response_format) | write_sampling(request.sampling, losses)
+    if request.max_tokens is not None:
+        body["max_tokens"] = request.max_tokens
+    if request.stop:
+        body["stop_sequences"] = list(request.stop)
+    if request.local.raw:
+        body["raw_prompting"] = True
+    return Outgoing(path=PATH, body=json.encode(body), losses=tuple(sorted(losses)))
+
+
+def _as_it_came(original: Original, request: Request, model: str) -> bytes:
+    fields = dict(original.fields)
+    fields["model"] = json.raw(model)
+    if request.stream is not ("stream" in fields and bytes(fields["stream"]) == b"true"):
+        fields["stream"] = json.raw(request.stream)
+    return json.encode(fields)
+
+
+def _unsaid(request: Request) -> set[str]:
+    """Wishes that have no place here."""
+    fields = (name for name in Local.__struct_fields__ if name != "raw")
+    local = {name for name in fields if getattr(request.local, name) != getattr(Local(), name)}
+    named = {"user": request.user, "metadata": request.metadata, "thinking": request.thinking}
+    return local | {name for name, value in named.items() if value}
+
+
+def _tools(request: Request, losses: set[str]) -> dict[str, Any]:
+    choice = request.tool_choice
+    if not request.tools:
+        return {}
+    if choice is not None and choice.mode in _FORCED:
+        raise invalid("this upstream cannot be made to call a tool", "tool_choice")
+    if choice is not None and choice.mode is Choose.NONE:
+        return {}
+    if request.parallel_tools is False:
+        losses.add("parallel_tools")
+    return {"tools": [write_tool(tool, losses) for tool in request.tools]}
+
+
+def _format(wanted: ResponseFormat | None) -> dict[str, Any]:
+    if wanted is None or wanted.kind is Format.TEXT:
+        return {}
+    schema = {"schema": wanted.schema} if wanted.kind is Format.JSON_SCHEMA and wanted.schema is not None else {}
+    return {"response_format": {"type": "json_object", **schema}}

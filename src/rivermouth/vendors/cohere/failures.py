@@ -1,0 +1,93 @@
+"""Errors: `{"message": ...}` under a status that the SDKs turn into a class."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from rivermouth.ir.errors import ADVICE, ApiError, Kind, WireError, kind_of_status
+from rivermouth.wire import json
+
+STATUSES: Final[dict[Kind, int]] = {
+    Kind.INVALID_REQUEST: 400,
+    Kind.AUTHENTICATION: 401,
+    Kind.PERMISSION: 403,
+    Kind.NOT_FOUND: 404,
+    Kind.TOO_LARGE: 413,
+    Kind.RATE_LIMITED: 429,
+    Kind.OVERLOADED: 503,
+    Kind.TIMEOUT: 504,
+    Kind.NETWORK: 502,
+    Kind.UPSTREAM: 502,
+    Kind.TRUNCATED: 502,
+    Kind.CONTENT_FILTERED: 400,
+    Kind.CANCELLED: 499,
+    Kind.INTERNAL: 500,
+}
+# Statuses that mean something of their own here.
+_KINDS: Final[dict[int, Kind]] = {498: Kind.AUTHENTICATION, 501: Kind.INVALID_REQUEST}
+
+MESSAGE_CHARS: Final = 2000
+_WORDED: Final = ("message", "error", "detail")
+CONTEXT_TOO_LONG: Final = "context_length_exceeded"
+_TOO_LONG: Final = re.compile(r"(?i)too many tokens|context (?:length|window|size)|maximum number of tokens")
+
+
+def status_of(error: ApiError) -> int:
+    """The HTTP status.  One that overrides its kind's own (405, 421 ...) is kept."""
+    return error.status if error.status != ADVICE[error.kind].status else STATUSES[error.kind]
+
+
+def sentence(error: ApiError) -> str:
+    """What is said of the error.  The protocol has no `param`: the text begins with the field it does not name."""
+    text = error.message or error.kind.value
+    return f"{error.param}: {text}" if error.param and error.param not in text else text
+
+
+def error_document(error: ApiError, call_id: str) -> bytes:
+    """The body of an error answer."""
+    return json.encode({"id": call_id, "message": sentence(error)})
+
+
+def words(value: Any) -> str:
+    """The words of an error, a string or an object that has them under some name; "" where there are none."""
+    for _ in range(2):  # {"error": {"message": ...}} is as deep as servers go
+        if isinstance(value, dict):
+            value = next((value[name] for name in _WORDED if value.get(name)), None)
+    if not value:
+        return ""
+    text = value if isinstance(value, str) else json.encode(value).decode()
+    return text[:MESSAGE_CHARS].strip()
+
+
+def upstream_error(who: str, text: str, kind: Kind = Kind.UPSTREAM) -> ApiError:
+    """An error that came without a status: inside a stream, or in a document that should have been an answer."""
+    return ApiError(kind, text or "the upstream reported an error", provider=who)
+
+
+def read_error(who: str, status: int, headers: Mapping[str, str], body: bytes) -> ApiError:
+    """An upstream's HTTP error, whatever its body is."""
+    try:
+        text = words(json.decode(body))
+    except WireError:
+        text = body[:MESSAGE_CHARS].decode("utf-8", "replace").strip()
+    kind = _KINDS.get(status) or kind_of_status(status)
+    code = None
+    if kind is Kind.NOT_FOUND and "model" in text:
+        code = "model_not_found"
+    elif kind is Kind.INVALID_REQUEST and _TOO_LONG.search(text):
+        code = CONTEXT_TOO_LONG
+    return ApiError(
+        kind,
+        text or f"the upstream answered with HTTP status {status}",
+        code=code,
+        retry_after_s=_retry_after_s(headers),
+        provider=who,
+    )
+
+
+def _retry_after_s(headers: Mapping[str, str]) -> float | None:
+    """Retry-After in seconds.  Its other form, a date, needs a clock, and says nothing here."""
+    value = next((v for k, v in headers.items() if k.lower() == "retry-after"), "").strip()
+    return float(value) if value.isascii() and value.isdigit() and len(value) < 10 else None
