@@ -16,6 +16,7 @@ import re
 from collections.abc import Callable, Iterable
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Final, NamedTuple
 
 from rivermouth.dialects import discover
@@ -365,9 +366,8 @@ def lost(dialect: Dialect) -> list[str]:
 
 def ends(dialect: Dialect) -> list[str]:
     """The words for an end, both ways, from the dialect's own tables."""
-    tables = import_module(f"rivermouth.dialects.{dialect.name}.tables")
     out, known, failed = {}, {}, []
-    for name, value in vars(tables).items():
+    for name, value in vars(tables_of(dialect)).items():
         if not isinstance(value, dict) or not value:
             continue
         keys, values = {type(k) for k in value}, {type(v) for v in value.values()}
@@ -381,6 +381,12 @@ def ends(dialect: Dialect) -> list[str]:
     words = [(code(word), reason.value) for word, reason in known.items()]
     words += [(code(word), "an error") for word in failed]
     return lines + rows(("An upstream's word", "What it is taken for"), words)
+
+
+def tables_of(dialect: Dialect) -> ModuleType:
+    """Where its words are: `tables` of a package, or the one module that it is."""
+    module = import_module(f"rivermouth.dialects.{dialect.name}")
+    return import_module(f"{module.__name__}.tables") if hasattr(module, "__path__") else module
 
 
 def errors(dialect: Dialect) -> list[str]:

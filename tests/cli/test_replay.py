@@ -84,6 +84,40 @@ def test_the_client_gets_the_name_and_the_time_of_the_recording(cli: Cli) -> Non
     assert {json.loads(line)["model"] for line in named.splitlines()} == {"mine"}
 
 
+@pytest.mark.parametrize("created", [-(10**12), 10**12, 2**63, 10**30])
+@pytest.mark.parametrize("to", DIALECTS)
+def test_a_time_without_a_date_is_that_of_the_file(cli: Cli, tmp_path: Path, to: str, created: int) -> None:
+    file = tmp_path / "recorded"
+    file.write_text(stream("openai_chat/text").read_text().replace("1764400000", str(created)))
+    assert str(created) in file.read_text()
+    ran = cli("replay", file, "--to", to)
+    assert (ran.code, ran.err) == (0, "")
+    assert str(created) not in ran.out
+
+
+@pytest.mark.parametrize("to", ["cohere_v1", "cohere_v2"])
+def test_what_the_clients_protocol_cannot_say_is_a_bad_end_in_it(cli: Cli, tmp_path: Path, to: str) -> None:
+    """An answer too long to be repeated: Cohere's older protocol says it twice."""
+    said_first, *_, ending = stream("ollama/chat_text").read_text().splitlines()
+    piece = json.loads(said_first)
+    piece["message"]["content"] = "x" * 2**20
+    file = tmp_path / "recorded"
+    file.write_text("".join(f"{line}\n" for line in [*[json.dumps(piece)] * 5, ending]))
+    ran = cli("replay", file, "--to", to, "--from", "ollama")
+    back = decoded(discover()[to], ran.out.encode())
+    assert (ran.code, type(back[-1])) == ((1, Error) if to == "cohere_v1" else (0, Finish))
+    assert ("ended badly (upstream)" in ran.err) is (to == "cohere_v1")
+
+
+@recorded
+def test_the_last_line_end_may_be_missing(recording: Path) -> None:
+    def told(data: bytes) -> list[bytes]:
+        return lines([event for events in read(dialect_of(recording), [data]) for event in events]).splitlines()
+
+    whole = recording.read_bytes()
+    assert told(whole.rstrip(b"\r\n")) == told(whole)
+
+
 def test_what_the_stream_does_not_say_comes_from_the_file(cli: Cli, tmp_path: Path) -> None:
     file = tmp_path / "recorded"
     file.write_bytes(stream("cohere_v2/text").read_bytes())

@@ -106,6 +106,9 @@ def test_another_method_is_told_which_are_taken(method: str, path: str, allowed:
         ("/v1beta/models/x:explain", [], "gemini", "POST /v1beta/models/{model}:generateContent"),
         ("/gemini/v1/models/x", [], "gemini", "POST /gemini/v1/models/{model}:embedContent"),
         ("/gemini/models/x:predict", [], "gemini", "GET /gemini/models"),
+        ("/cohere/v1/rerank", [], "cohere_v1", "POST /cohere/v1/chat"),
+        ("/cohere/v2/rerank", [], "cohere_v2", "POST /cohere/v2/chat"),
+        ("/cohere/chat", [], "cohere_v2", "POST /cohere/v2/chat"),
     ],
 )
 def test_what_is_not_served_is_told_in_whose_place_it_is_and_what_is(

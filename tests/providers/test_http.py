@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager, contextmanager
 
 import pytest
 
+from rivermouth.dialects import discover
 from rivermouth.dialects.dialect import Dialect
 from rivermouth.ir.errors import ApiError, Kind
 from rivermouth.ir.events import Error, Event, Finish, PartEnd, PartKind, PartStart, Reason, Start, TextDelta
@@ -440,6 +441,13 @@ class TestRefusal:
     async def test_retry_after_is_kept(self, header: str, want: float | None) -> None:
         error = await failure(whole(429, JSON, b"{}", retry_after=header))
         assert error.retry_after_s == want
+
+    async def test_how_long_to_wait_may_stand_in_the_body_and_a_header_wins(self) -> None:
+        waits = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "7s"}
+        body = json.encode({"error": {"code": 429, "status": "RESOURCE_EXHAUSTED", "details": [waits]}})
+        gemini = discover()["gemini"]
+        assert (await failure(whole(429, JSON, body), dialect=gemini)).retry_after_s == 7.0
+        assert (await failure(whole(429, JSON, body, retry_after="3"), dialect=gemini)).retry_after_s == 3.0
 
     @pytest.mark.parametrize("body", [b"<html>Bad gateway</html>", b"", b"\xff\xfe", b"[]", b"null", b'"x"'])
     async def test_any_body_will_do(self, body: bytes) -> None:

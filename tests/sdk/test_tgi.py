@@ -408,6 +408,13 @@ class TestErrors:
         assert isinstance(raised.value.__cause__, raised_by.HfHubHTTPError)
         assert raised.value.__cause__.response.status_code == 413
 
+    def test_a_probe_needs_no_key(self, keyed: Served) -> None:
+        """As /health needs none: whoever watches over servers has no key."""
+        with Wire(keyed.port, "GET", "/tgi/health") as probe:
+            assert probe.status == 200
+        with Wire(keyed.port, "GET", "/tgi/info") as info:
+            assert info.status == 401
+
     def test_keys(self, keyed: Served) -> None:
         with client_of(keyed, api_key=KEY) as sdk:
             assert chatted(sdk)[0].content == echo("Hi")

@@ -27,6 +27,7 @@ from rivermouth.ir.errors import ApiError, Kind, WireError
 from rivermouth.ir.events import Error, Event, Finish, PartStart, Start, Unknown
 from rivermouth.ir.request import Request
 from rivermouth.wire import json
+from rivermouth.wire.frame import Frame, Reader
 
 READ_BYTES: Final = 64 * 1024
 GUESS_BYTES: Final = 256 * 1024
@@ -36,6 +37,10 @@ UNNAMED: Final = "replay"
 """What the model is called where the stream does not say."""
 ASKED: Final = Request(model=UNNAMED, messages=(), stream=True, include_usage=True)
 STDIN: Final = Path("-")
+LINE_END: Final = b"\n\n"
+"""What an editor may have taken away at the end of a file."""
+CREATED: Final = range(253_402_300_800)
+"""The Unix seconds that have a date; a provider may say anything."""
 MALFORMED: Final = "malformed"
 
 Write = Callable[[list[Event]], bytes]
@@ -65,8 +70,13 @@ def run(*, file: Path, to: str | None, source: str | None, as_events: bool, mode
         call_id = sha256(head).hexdigest()[:ID_CHARS]
         write = lines if client is None else frames(client, call_id, recorded_ns, model)
         for events in read(upstream, chain([head], iter(lambda: recorded.read(READ_BYTES), b""))):
-            sys.stdout.buffer.write(write(events))
             error = events[-1].error if isinstance(events[-1], Error) else None
+            try:
+                sys.stdout.buffer.write(write(events))
+            except ApiError as failure:  # more than the client's protocol can say
+                error = failure
+                sys.stdout.buffer.write(write([Error(failure)]))
+                break
         sys.stdout.buffer.flush()
     if error is not None:
         fail(f"the stream ended badly ({error.kind}): {error.message}", Exit.FAILED)
@@ -97,7 +107,7 @@ def read(dialect: Dialect, pieces: Iterable[bytes]) -> Iterator[list[Event]]:
     reader, decoder = dialect.reader(), dialect.decoder(ASKED)
     try:
         for piece in pieces:
-            for frame in reader.feed(piece):
+            for frame in frames_of(reader, piece):
                 events = decoder.feed(frame)
                 if events:
                     yield events
@@ -106,8 +116,21 @@ def read(dialect: Dialect, pieces: Iterable[bytes]) -> Iterator[list[Event]]:
     except WireError as error:
         yield [Error(ApiError(Kind.UPSTREAM, f"{dialect.name}: malformed: {error}", code=MALFORMED))]
         return
-    if events := decoder.eof():
+    try:
+        found = [event for frame in reader.feed(LINE_END) for event in decoder.feed(frame)]
+    except WireError:  # a frame that was cut: the decoder says so
+        found = []
+    if events := found + decoder.eof():
         yield events
+
+
+def frames_of(reader: Reader, piece: bytes) -> Iterator[Frame]:
+    """The frames of a piece; what is none raises after those before it."""
+    try:
+        yield from reader.feed(piece)
+    except WireError as error:
+        yield from error.frames
+        raise
 
 
 def guessed(head: bytes) -> Dialect:
@@ -164,7 +187,8 @@ def frames(dialect: Dialect, call_id: str, recorded_ns: int, model: str | None) 
         nonlocal encoder
         if encoder is None:
             start = events[0] if isinstance(events[0], Start) else Start()
-            created_ns = recorded_ns if start.created is None else start.created * 10**9
+            created = start.created
+            created_ns = created * 10**9 if created is not None and created in CREATED else recorded_ns
             routes = [r for r in dialect.routes if r.operation is Operation.GENERATE and r.streams]
             encoder = dialect.encoder(
                 Answer(

@@ -84,7 +84,7 @@ class Answer(msgspec.Struct, kw_only=True):
 
     id: the call's id.  model: the name the client asked for.  created_ns: Unix nanoseconds.
     routing: the routing block's key and content, set before the last event is fed (R5); None sends none.
-    total_ns: from the call's start to its end, set before the last event is fed.  started_by: the upstream's Start.
+    total_ns: from the call's start to its end, set before the last event is fed.
     input_estimate: prompt tokens as counted here, for dialects that say them first.
     """
 
@@ -113,7 +113,6 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     version: str
     model: ModelInfo
-    max_concurrent_calls: int | None = None
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
@@ -176,7 +175,8 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     `encoder(answer)`; `encode_reply(reply, answer)`; `encode_error(error, call_id)`; `keep_alive` is what may be sent
     while waiting (None: nothing may).
     As a client: `build_request(request, model)` -> Outgoing; `reader()` and `decoder(request)` for streams;
-    `parse_reply(body)`; `parse_error(status, headers, body)`, but for Retry-After, which the transport reads.
+    `parse_reply(body)`; `parse_error(status, headers, body)`, but for the header Retry-After, which the transport reads
+    and which wins over what a body says.
     `relay(answer)` joins the two when both sides speak it; `relay_reply(body, answer)` is its non-streaming twin.
     `losses`: request fields this dialect cannot carry, as `build_request` names them.
     `auth(key)` gives the headers that carry a provider's key; `models_path` and `parse_models` list its models.

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import parse_qsl
 
 import msgspec
 import structlog
 
-from rivermouth.dialects.dialect import Answer, Dialect, Operation
+from rivermouth.dialects.dialect import Answer, Dialect, Operation, Route
 from rivermouth.engine.call import Call, estimate_input
 from rivermouth.engine.engine import Engine
 from rivermouth.engine.interrupt import By
@@ -37,6 +37,8 @@ from rivermouth.store.port import CallRecord
 from rivermouth.wire import json
 
 log = structlog.get_logger()
+
+T = TypeVar("T")
 
 
 class Exchange:
@@ -128,7 +130,7 @@ class DataPlane:
             if verdict.status:
                 code = CODES.get(verdict.status)
                 raise ApiError(Kind.PERMISSION, verdict.message, status=verdict.status, code=code)
-            key = self._admit(headers, scope["query_string"])
+            key = None if _is_probe(found) else self._admit(headers, scope["query_string"])
             if isinstance(found, NoRoute):
                 common += [(b"allow", ", ".join(found.allowed).encode())] if found.allowed else []
                 raise _no_route(found, method, path)
@@ -198,7 +200,8 @@ class DataPlane:
         match = exchange.match
         if match.dialect.parse_embed is None:
             raise TypeError(f"{match.dialect.name} routes embeddings and cannot parse them")
-        call = self._call(exchange, match.dialect.parse_embed(exchange.body, match.route, match.model))
+        request = await _read(match.dialect.parse_embed, match, exchange.body)
+        call = self._call(exchange, request)
         with Watched(exchange.receive, lambda: call.interrupt.cancel(By.CLIENT)):
             await self._engine.embed(call, exchange.sink)
 
@@ -247,6 +250,11 @@ class DataPlane:
         )
 
 
+def _is_probe(found: Match | NoRoute) -> bool:
+    """Whoever watches over servers has no key, here as at /health."""
+    return isinstance(found, Match) and found.route.operation is Operation.HEALTH
+
+
 def _as_meant(found: Match | NoRoute, headers: list[Header], query: bytes) -> Match | NoRoute:
     """The match with its surface as this request means it."""
     if isinstance(found, NoRoute) or found.dialect.variant is None:
@@ -264,13 +272,17 @@ def _as_asked(match: Match, body: bytes) -> Match:
 
 
 async def _parsed(match: Match, body: bytes) -> Request:
-    """The request; a large one is read in a thread, so that nobody else waits for it (F34)."""
-    if len(body) <= INLINE_BODY_BYTES:
-        return match.dialect.parse_request(body, match.route, match.model)
-    request = await asyncio.to_thread(match.dialect.parse_request, body, match.route, match.model)
+    request = await _read(match.dialect.parse_request, match, body)
     if len(request.messages) > MESSAGES_CAP:
         raise ApiError(Kind.TOO_LARGE, f"a talk has at most {MESSAGES_CAP} messages here", param="messages")
     return request
+
+
+async def _read(parse: Callable[[bytes, Route, str | None], T], match: Match, body: bytes) -> T:
+    """The request that a body is; a large one is read in a thread, so that nobody else waits for it (F34)."""
+    if len(body) <= INLINE_BODY_BYTES:
+        return parse(body, match.route, match.model)
+    return await asyncio.to_thread(parse, body, match.route, match.model)
 
 
 INLINE_BODY_BYTES: Final = 256 * 1024

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing
-from typing import Any, Final
+from typing import Any
 
 from rivermouth.dialects.dialect import Answer, Dialect, Operation, ServerInfo
 from rivermouth.engine.interrupt import By, Interrupt, Stopped
@@ -20,10 +20,7 @@ from rivermouth.ir.errors import ApiError, Kind
 from rivermouth.ir.request import Request
 from rivermouth.local.provider import LocalProvider
 from rivermouth.local.pull import SUCCESS, PullProgress
-from rivermouth.routing.catalog import Catalog
-
-NAMELESS: Final = "tgi"
-"""What a client sends whose protocol has no place for a model's name."""
+from rivermouth.routing.catalog import NAMELESS, Catalog
 
 
 class Models:
@@ -72,7 +69,7 @@ class Models:
 
     async def _info(self, visit: Visit) -> None:
         """What answers where a protocol names no model (R15)."""
-        info = ServerInfo(version=self._version, model=await self._catalog.model(NAMELESS))
+        info = ServerInfo(version=self._version, model=await self._catalog.model(NAMELESS[0]))
         await visit.sink.document(visit.document(info), ignored=())
 
     async def _health(self, visit: Visit) -> None:

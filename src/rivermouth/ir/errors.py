@@ -6,7 +6,7 @@ A dialect maps *kinds* to its own words, never messages.  The kind advises; the 
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -56,7 +56,14 @@ ADVICE: Final[dict[Kind, Advice]] = {
 
 
 class WireError(Exception):
-    """Bytes that are not what the protocol promises.  Raised by `wire` and by decoders, renamed by the pump."""
+    """Bytes that are not what the protocol promises.  Raised by `wire` and by decoders, renamed by the pump.
+
+    frames: of a reader, what was whole before them, so that what is lost does not depend on how the bytes arrived.
+    """
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(message)
+        self.frames: list[Any] = []
 
 
 class ApiError(Exception):

@@ -177,6 +177,13 @@ class Local(msgspec.Struct, frozen=True):
     context_tokens: int | None = None
     raw: bool = False
 
+    def wishes(self) -> tuple[str, ...]:
+        """The names of what is wished; 0 is a wish too."""
+        return tuple(name for name in self.__struct_fields__ if getattr(self, name) != getattr(_NO_WISHES, name))
+
+
+_NO_WISHES = Local()
+
 
 class Original(msgspec.Struct, frozen=True):
     """The client's body as it came: top-level fields, each as raw JSON.

@@ -70,8 +70,13 @@ class Stream:
         """What these bytes say."""
         events: list[Event] = []
         frames: list[tuple[Frame, int]] | None = [] if self._relay else None
+        broken: WireError | None = None
         try:
-            for frame in self._feed(data):
+            found = self._feed(data)
+        except WireError as error:
+            found, broken = error.frames, error
+        try:
+            for frame in found:
                 made = self._decode(frame)
                 if frames is not None:
                     frames.append((frame, len(made)))
@@ -79,7 +84,9 @@ class Stream:
                     events += made
                     if type(made[-1]) in _ENDS:
                         self._end(events)
-                        break
+                        return Batch(events, frames)
+            if broken is not None:
+                raise broken
         except WireError as error:
             events.append(Error(self._failures.malformed(error)))
         except ApiError as error:
@@ -91,7 +98,11 @@ class Stream:
         events: list[Event] = []
         frames: list[tuple[Frame, int]] | None = [] if self._relay else None
         try:
-            for frame in self._feed(_LINE_END):
+            found = self._feed(_LINE_END)
+        except WireError as error:
+            found = error.frames
+        try:
+            for frame in found:
                 made = self._decode(frame)
                 if frames is not None:
                     frames.append((frame, len(made)))

@@ -185,7 +185,9 @@ class HttpProvider:
         if status < 400:
             return self._failures.failure(Kind.UPSTREAM, f"the upstream answered with status {status}, not followed")
         error = self._failures.cleaned(self._speaks.parse_error(status, headers, body))
-        error.retry_after_s = retry_after_s(headers, datetime.now(UTC))
+        told = retry_after_s(headers, datetime.now(UTC))
+        if told is not None:  # else what the body said, where a protocol says it there
+            error.retry_after_s = told
         return error
 
     async def _document(self, method: str, outgoing: Outgoing) -> bytes:

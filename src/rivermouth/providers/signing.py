@@ -19,7 +19,6 @@ from rivermouth.ir.errors import ApiError, Kind
 from rivermouth.secrets import Secret
 
 INLINE_BODY_BYTES: Final = 256 * 1024
-EXTRA: Final = "pip install 'rivermouth[bedrock]'"
 
 _SIGNED: Final = ("content-type",)
 _MADE: Final = ("Authorization", "X-Amz-Date", "X-Amz-Security-Token")

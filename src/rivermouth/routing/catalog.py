@@ -26,7 +26,7 @@ LIST_FRESH_S: Final = 300.0
 LIST_RETRY_S: Final = 15.0
 LIST_TIMEOUT_S: Final = 5.0
 NEAR_NAMES: Final = 5
-NAMELESS: Final = frozenset({"dummy", "tgi"})
+NAMELESS: Final = ("tgi", "dummy")
 """What clients send where their protocol names no model (R15)."""
 
 

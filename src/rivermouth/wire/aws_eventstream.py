@@ -14,14 +14,14 @@ errors, are named `exception:<:exception-type>` and `error:<:error-code>`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import lru_cache, partial
+from functools import lru_cache
 from struct import Struct
 from typing import Final
 from zlib import crc32
 
 from rivermouth.ir.errors import WireError
 from rivermouth.wire import json
-from rivermouth.wire.frame import FRAME_CAP_BYTES, Frame
+from rivermouth.wire.frame import FRAME_CAP_BYTES, Frame, frame_of
 
 MEDIA_TYPE: Final = "application/vnd.amazon.eventstream"
 EXCEPTION: Final = "exception:"
@@ -36,7 +36,6 @@ _CRC_BYTES: Final = 4
 _PRELUDE_BYTES: Final = _PRELUDE.size
 _AROUND_BYTES: Final = _PRELUDE_BYTES + _CRC_BYTES
 _crc_at: Final = _CRC.unpack_from
-_frame: Final = partial(tuple.__new__, Frame)  # without a Python call for each: this is the hot path
 _STRING: Final = 7
 _SIZED: Final = frozenset({6, _STRING})  # bytes and text say their own length
 # Header type -> bytes of its value: true, false, byte, short, int, long, timestamp, uuid.
@@ -123,25 +122,29 @@ class EventStreamReader:
         add, known, cap = frames.append, self._block, self._cap
         at, end = 0, len(data)
         self._need = _PRELUDE_BYTES
-        while end - at >= _PRELUDE_BYTES:
-            border = at + _PRELUDE_BYTES
-            total, size = _lengths(data[at:border])
-            if total > cap:
-                raise WireError(f"an event stream's message is larger than {cap} bytes")
-            last = at + total - _CRC_BYTES
-            if last + _CRC_BYTES > end:
-                self._need = total
-                break
-            if (crc32(data[at:last]),) != _crc_at(data, last):
-                raise WireError("an event stream's message does not match its checksum")
-            start = border + size
-            block = data[border:start]
-            if block == known:
-                add(_frame((self._name, data[start:last])))
-            else:
-                add(self._read(block, data[start:last]))
-                known = self._block
-            at = last + _CRC_BYTES
+        try:
+            while end - at >= _PRELUDE_BYTES:
+                border = at + _PRELUDE_BYTES
+                total, size = _lengths(data[at:border])
+                if total > cap:
+                    raise WireError(f"an event stream's message is larger than {cap} bytes")
+                last = at + total - _CRC_BYTES
+                if last + _CRC_BYTES > end:
+                    self._need = total
+                    break
+                if (crc32(data[at:last]),) != _crc_at(data, last):
+                    raise WireError("an event stream's message does not match its checksum")
+                start = border + size
+                block = data[border:start]
+                if block == known:
+                    add(frame_of((self._name, data[start:last])))
+                else:
+                    add(self._read(block, data[start:last]))
+                    known = self._block
+                at = last + _CRC_BYTES
+        except WireError as error:
+            error.frames = frames
+            raise
         buffer += data[at:]
         return frames
 

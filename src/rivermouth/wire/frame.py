@@ -16,21 +16,25 @@ class Frame(NamedTuple):
     data: bytes
 
 
-_named: Final = partial(tuple.__new__, Frame)
+frame_of: Final = partial(tuple.__new__, Frame)
+"""`frame_of((name, data))` is a frame made without a Python call, for hot paths."""
 
 
 def nameless(payloads: list[bytes]) -> list[Frame]:
     """A frame without a name for each payload.  Made without a Python call for each: this is the hot path."""
     if len(payloads) == 1:
-        return [_named(("", payloads[0]))]
-    return list(map(_named, zip(repeat(""), payloads)))
+        return [frame_of(("", payloads[0]))]
+    return list(map(frame_of, zip(repeat(""), payloads)))
 
 
 class Reader(Protocol):
     """Bytes in, frames out; the result never depends on how the bytes were cut."""
 
     def feed(self, data: bytes) -> list[Frame]:
-        """The frames that are complete now.  Raises `WireError` above the frame cap."""
+        """The frames that are complete now.
+
+        Raises `WireError` above the frame cap and on what cannot be a frame; it has the frames before that.
+        """
         ...
 
     def statistics(self) -> dict[str, int]:

@@ -71,18 +71,22 @@ class JsonArrayReader:
             return []
         found: list[bytes] = []
         start = 0  # of the element that is open, or of what was not looked at
-        while self._scanned < len(buffer):
-            if self._depth == 0:
-                start = self._outside()
-            elif not self._inside():
-                break
-            elif self._depth == 0:
-                self._check(self._scanned - start)
-                found.append(bytes(buffer[start : self._scanned]))
-                start = self._scanned
-        del buffer[:start]
-        self._scanned -= start
-        self._check(len(buffer))
+        try:
+            while self._scanned < len(buffer):
+                if self._depth == 0:
+                    start = self._outside()
+                elif not self._inside():
+                    break
+                elif self._depth == 0:
+                    self._check(self._scanned - start)
+                    found.append(bytes(buffer[start : self._scanned]))
+                    start = self._scanned
+            del buffer[:start]
+            self._scanned -= start
+            self._check(len(buffer))
+        except WireError as error:
+            error.frames = nameless(found)
+            raise
         return nameless(found)
 
     def statistics(self) -> dict[str, int]:

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from rivermouth.ir.errors import WireError
 from rivermouth.wire.frame import FRAME_CAP_BYTES, Frame, nameless
-
-_TOO_LARGE: Final = "a stream line is larger than %d bytes"
 
 
 def line(payload: bytes) -> bytes:
@@ -33,24 +29,37 @@ class NdjsonReader:
         end = buffer.rfind(b"\n", self._scanned)
         if end < 0:
             self._scanned = len(buffer)
-            self._check_rest()
+            self._check_rest([])
             return []
         whole = bytes(buffer[:end])
         del buffer[: end + 1]
         self._scanned = len(buffer)
-        self._check_rest()
-        return _frames(whole, self._cap)
+        frames = _frames(whole, self._cap)
+        self._check_rest(frames)
+        return frames
 
     def statistics(self) -> dict[str, int]:
         return {"buffered_bytes": len(self._buffer), "cap_bytes": self._cap}
 
-    def _check_rest(self) -> None:
+    def _check_rest(self, before: list[Frame]) -> None:
         if len(self._buffer) > self._cap:
-            raise WireError(_TOO_LARGE % self._cap)
+            raise _too_large(self._cap, before)
 
 
 def _frames(data: bytes, cap_bytes: int) -> list[Frame]:
     lines = data.split(b"\n")
-    if len(data) > cap_bytes and any(len(each) > cap_bytes for each in lines):
-        raise WireError(_TOO_LARGE % cap_bytes)
+    if len(data) > cap_bytes:
+        for number, each in enumerate(lines):
+            if len(each) > cap_bytes:
+                raise _too_large(cap_bytes, _nameless(lines[:number]))
+    return _nameless(lines)
+
+
+def _nameless(lines: list[bytes]) -> list[Frame]:
     return nameless([*filter(None, map(bytes.strip, lines))])
+
+
+def _too_large(cap_bytes: int, before: list[Frame]) -> WireError:
+    error = WireError(f"a stream line is larger than {cap_bytes} bytes")
+    error.frames = before
+    return error

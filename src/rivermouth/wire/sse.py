@@ -80,10 +80,17 @@ class SseReader:
         whole = bytes(buffer[:end])
         del buffer[: end + 2]
         self._scanned = len(buffer)
-        _check(buffer, self._cap)
-        if len(whole) > self._cap:
-            for block in whole.split(b"\n\n"):
-                _check(block, self._cap)
+        sound = 0
+        try:
+            if len(whole) > self._cap:
+                for block in whole.split(b"\n\n"):
+                    _check(block, self._cap)
+                    sound += len(block) + 2
+            sound = len(whole)
+            _check(buffer, self._cap)
+        except WireError as error:
+            error.frames = _frames(whole[:sound])
+            raise
         return whole
 
 

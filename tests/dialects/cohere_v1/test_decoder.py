@@ -228,6 +228,16 @@ def test_arguments_without_a_name_are_bounded(monkeypatch: pytest.MonkeyPatch) -
         decoder.feed(piece(0, parameters="x"))
 
 
+@pytest.mark.fault("F35")
+@pytest.mark.parametrize("said", [{"parameters": "{"}, {"name": "f"}])
+def test_calls_that_are_open_are_bounded_also_without_an_index(said: dict[str, str]) -> None:
+    decoder = Decoder()
+    for _ in range(decoder_module.CALLS_CAP):
+        decoder.feed(piece(None, **said))
+    with pytest.raises(WireError):
+        decoder.feed(piece(None, **said))
+
+
 values = st.one_of(st.none(), st.integers(-3, 3), st.text(max_size=4), st.just({}), st.just([]))
 texts = st.one_of(st.text(max_size=4), values)
 whole_calls = st.lists(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rivermouth.dialects.cohere_v2.decoder import Decoder
+from rivermouth.dialects.cohere_v2.decoder import CALLS_CAP, Decoder
 from rivermouth.ir.errors import Kind, WireError
 from rivermouth.ir.events import (
     Error,
@@ -212,6 +212,17 @@ def test_missing_and_repeated_ids_and_indexes() -> None:
 
 
 @pytest.mark.fault("F19")
+@pytest.mark.fault("F35")
+def test_calls_that_are_open_are_bounded() -> None:
+    decoder = Decoder()
+    for index in range(CALLS_CAP):
+        decoder.feed(call(index, None, "f"))
+    decoder.feed(frame("tool-call-end", index=0))
+    decoder.feed(call(CALLS_CAP, None, "f"))
+    with pytest.raises(WireError):
+        decoder.feed(call(CALLS_CAP + 1, None, "f"))
+
+
 def test_several_calls_in_one_frame_all_survive() -> None:
     both = [{"id": "a", "function": {"name": "f"}}, {"id": "b", "function": {"name": "g"}}]
     events = run(START, frame("tool-call-start", index=0, delta={"message": {"tool_calls": both}}), ending("TOOL_CALL"))

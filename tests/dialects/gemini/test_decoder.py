@@ -89,6 +89,16 @@ def test_an_error_frame_ends_the_stream_with_its_kind(error: Any, kind: Kind, be
     assert not any(isinstance(e, Finish) for e in events)
 
 
+@pytest.mark.parametrize("end", [lambda d: d.feed(frame({"error": {"code": 503, "message": "m"}})), Decoder.eof])
+def test_nothing_follows_an_error_also_in_a_stream_whose_looks_are_known(end: Any) -> None:
+    decoder = Decoder()
+    more = frame(response(text("a")))
+    for _ in range(4):
+        decoder.feed(more)
+    assert isinstance(end(decoder)[-1], Error)
+    assert decoder.feed(more) == decoder.eof() == []
+
+
 @pytest.mark.fault("F11")
 def test_an_error_behind_candidates_is_seen_in_a_stream_whose_looks_are_known() -> None:
     plain = response(text("a"))

@@ -81,11 +81,11 @@ def test_an_upstreams_error_by_its_word_and_its_status(status: int, error: dict[
         assert (found.kind, found.message) == (kind, "m")
 
 
-@pytest.mark.parametrize("delay", ["34s", "0.5s"])
-def test_the_wait_is_read_from_the_details(delay: str) -> None:
+@pytest.mark.parametrize(("delay", "seconds"), [("34s", 34.0), ("0.5s", 0.5), ("1e300s", 86_400.0)])
+def test_the_wait_is_read_from_the_details(delay: str, seconds: float) -> None:
     info = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": delay}
     body = json.dumps({"error": {"code": 429, "message": "m", "details": [info]}}).encode()
-    assert parse_error(429, {}, body).retry_after_s == float(delay[:-1])
+    assert parse_error(429, {}, body).retry_after_s == seconds
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b"null", b'{"error":null}', b"\xff", b'{"error":{}}'])

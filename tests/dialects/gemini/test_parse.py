@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -29,6 +30,7 @@ from rivermouth.ir.request import (
     ToolChoice,
     ToolResult,
 )
+from tests.cost import assert_linear
 from tests.dialects.gemini.case import body, parse, route
 
 FUNCTION = {"name": "f", "parameters": {"type": "OBJECT", "properties": {"a": {"type": "STRING"}}}}
@@ -464,6 +466,27 @@ def test_any_json_is_a_request_or_an_invalid_request(value: Any, place: str) -> 
             DIALECT.build_request(request, "gemini-3-pro")
             continue
         assert error.kind is Kind.INVALID_REQUEST
+
+
+def _pieces(count: int, **flags: Any) -> dict[str, Any]:
+    return {"contents": [model(*(text("a" * 40, **flags) for _ in range(count)))]}
+
+
+def _allowed(count: int) -> dict[str, Any]:
+    names = [f"f{i}" for i in range(count)]
+    calling = {"mode": "ANY", "allowedFunctionNames": names}
+    declared = [{"functionDeclarations": [{"name": name} for name in names]}]
+    return {"tools": declared, "toolConfig": {"functionCallingConfig": calling}}
+
+
+@pytest.mark.fault("F34")
+@pytest.mark.parametrize("make", [_pieces, lambda count: _pieces(count, thought=True), _allowed])
+def test_a_request_of_many_small_pieces_costs_what_it_is_long(make: Any) -> None:
+    def prepare(count: int) -> Callable[[], object]:
+        data = json.dumps(body(**make(count))).encode()
+        return lambda: DIALECT.parse_request(data, route(), "m")
+
+    assert_linear(prepare, 2000)
 
 
 @pytest.mark.parametrize("depth", [100, 2000, 100_000])

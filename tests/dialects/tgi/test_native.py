@@ -207,8 +207,15 @@ class TestDecoder:
         assert decode(plain(piece, cut))[2:4] == [TextDelta(0, "Hi"), TextDelta(0, "Hi")]
         assert decode(plain(piece, cut))[-1] == Finish(Reason.LENGTH)
 
+    @pytest.mark.parametrize("token", [None, LAST["token"]])
+    def test_a_text_that_only_the_last_frame_has_is_not_lost(self, token: Any) -> None:
+        told = decode(plain({**LAST, "token": token}))
+        assert told[1:4] == [PartStart(0, PartKind.TEXT), TextDelta(0, "Hi"), PartEnd(0)]
+        assert told[-1] == Finish(Reason.STOP)
+
     def test_details_may_be_missing_and_odd(self) -> None:
-        assert decode(plain({**LAST, "details": None})) == [Start(), Finish(Reason.STOP)]
+        piece = {"index": 1, "token": TOKEN, "generated_text": None, "details": None}
+        assert decode(plain(piece, {**LAST, "details": None}))[-2:] == [PartEnd(0), Finish(Reason.STOP)]
         odd = decode(plain({**LAST, "details": {"finish_reason": "tired"}}))
         assert isinstance(odd[-2], Warn)
         assert odd[-1] == Finish(Reason.STOP)

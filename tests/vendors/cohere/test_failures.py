@@ -13,7 +13,7 @@ def test_the_table_is_total_and_every_kind_means_the_same_when_it_comes_back() -
     assert set(failures.STATUSES) == set(Kind)
     for kind in Kind:
         error = ApiError(kind, "m")
-        back = failures.read_error("x", failures.status_of(error), {}, failures.error_document(error, "01J"))
+        back = failures.read_error("x", failures.status_of(error), failures.error_document(error, "01J"))
         assert back.message == "m"
         assert back.retryable is error.retryable or kind in (Kind.INTERNAL, Kind.CANCELLED)
 
@@ -69,19 +69,6 @@ def test_the_words_of_an_error(value: Any, text: str) -> None:
     ],
 )  # fmt: skip
 def test_an_upstreams_error(status: int, body: bytes, kind: Kind, code: str | None) -> None:
-    error = failures.read_error("cohere", status, {}, body)
+    error = failures.read_error("cohere", status, body)
     assert (error.kind, error.code, error.provider) == (kind, code, "cohere")
     assert error.message
-
-
-@pytest.mark.parametrize(
-    ("headers", "seconds"),
-    [
-        ({"Retry-After": "3"}, 3.0),
-        ({"retry-after": "Wed, 21 Oct 2026 07:28:00 GMT"}, None),
-        ({"retry-after": "-1"}, None),
-        ({}, None),
-    ],
-)
-def test_how_long_to_wait(headers: dict[str, str], seconds: float | None) -> None:
-    assert failures.read_error("x", 429, headers, b"").retry_after_s == seconds

@@ -16,7 +16,7 @@ from rivermouth.dialects.anthropic.tables import (
 from rivermouth.dialects.anthropic.turns import Turns, thinking_allowed
 from rivermouth.dialects.dialect import Outgoing
 from rivermouth.ir.errors import invalid
-from rivermouth.ir.request import Choose, Format, Local, Original, Request, Thinking, Tool, check_translatable
+from rivermouth.ir.request import Choose, Format, Original, Request, Thinking, Tool, check_translatable
 from rivermouth.wire import json
 
 PATH: Final = "/messages"
@@ -211,9 +211,8 @@ class _Built:
             self.body["metadata"] = {"user_id": request.user}
         if request.metadata:
             self._lose("metadata")
-        for name in request.local.__struct_fields__:
-            if getattr(request.local, name) != getattr(Local(), name):
-                self._lose(name)
+        for name in request.local.wishes():
+            self._lose(name)
         if request.stream:
             self.body["stream"] = True
 

@@ -15,7 +15,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, ClassVar, Final
 
-from rivermouth.dialects.anthropic import arguments, media
+from rivermouth.dialects.anthropic import arguments
 from rivermouth.dialects.anthropic.errors import encode_stream_error
 from rivermouth.dialects.anthropic.opaque import signature_to_wire, tool_id_to_wire
 from rivermouth.dialects.anthropic.tables import stop_reason_of
@@ -38,6 +38,7 @@ from rivermouth.ir.events import (
     merge_usage,
 )
 from rivermouth.ir.lanes import WAITING_CAP_CHARS, said_chars
+from rivermouth.ir.media import sentence
 from rivermouth.wire import json, sse
 
 MESSAGE_STOP: Final = sse.event("message_stop", b'{"type":"message_stop"}')
@@ -259,7 +260,7 @@ class Encoder:
         part.signature = event.signature
 
     def _write_media(self, part: _Part, event: MediaDelta, out: list[bytes]) -> None:
-        self._say(part, media.sentence(part.start.kind, event.url), out)
+        self._say(part, sentence(part.start.kind, event.url), out)
 
     def _say(self, part: _Part, text: str, out: list[bytes]) -> None:
         """A delta of the part's block, which opens with the first one."""

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from rivermouth.dialects.anthropic import arguments, media
+from rivermouth.dialects.anthropic import arguments
 from rivermouth.dialects.anthropic import usage as counts
 from rivermouth.dialects.anthropic.errors import parse_stream_error
 from rivermouth.dialects.anthropic.opaque import (
@@ -18,7 +18,8 @@ from rivermouth.dialects.anthropic.opaque import (
 from rivermouth.dialects.anthropic.tables import REASONS, reason_of, stop_reason_of
 from rivermouth.dialects.dialect import Answer
 from rivermouth.ir.errors import WireError
-from rivermouth.ir.events import PartKind, Warn
+from rivermouth.ir.events import Warn
+from rivermouth.ir.media import sentence_for
 from rivermouth.ir.names import quoted
 from rivermouth.ir.reply import Choice, Reply, ReplyPart
 from rivermouth.ir.request import File, Image, Reasoning, Refusal, Text, ToolCall
@@ -115,8 +116,7 @@ def _encode_part(part: ReplyPart) -> list[dict[str, Any]]:
             given = msgspec.Raw(arguments.to_object(part.arguments))
             return [{"type": "tool_use", "id": tool_id_to_wire(part.id), "name": part.name, "input": given}]
         case Image() | File():
-            kind = PartKind.IMAGE if isinstance(part, Image) else PartKind.FILE
-            return [{"type": "text", "text": media.sentence(kind, part.url)}]
+            return [{"type": "text", "text": sentence_for(part)}]
 
 
 def _encode_reasoning(part: Reasoning) -> list[dict[str, Any]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
@@ -13,6 +13,9 @@ from rivermouth.ir.reply import Reply
 from rivermouth.ir.request import Request
 from rivermouth.wire import json
 from rivermouth.wire.frame import Frame
+
+METRICS: Final = "amazon-bedrock-invocationMetrics"
+"""The member of a stream's last object in which the service counts."""
 
 
 class Objects(Protocol):
@@ -27,7 +30,7 @@ class Objects(Protocol):
         ...
 
 
-class Passing(Protocol):
+class ObjectRelay(Protocol):
     """The same body on both sides: an object as it came."""
 
     def feed(self, frame: Frame, events: list[Event]) -> list[bytes]: ...
@@ -39,19 +42,20 @@ class Body(msgspec.Struct, frozen=True, kw_only=True):
     """One vendor's body.
 
     tells: whether a request body is of this form.  knows: whether an object of a stream, or a whole reply, is.
-    plenty: how most objects of a stream begin, which no failure does, and the name of a frame that holds such a one.
+    delta_head: how the deltas of a stream begin, which no failure does.  delta_name: of a frame that holds one.
     build gives the body without the model, which the path names; its `path` says nothing here.
     """
 
     name: str
-    plenty: tuple[bytes, str]
+    delta_head: bytes
+    delta_name: str
     tells: Callable[[dict[str, json.Raw]], bool]
     knows: Callable[[bytes], bool]
     parse: Callable[[dict[str, json.Raw], Route, str], Request]
     build: Callable[[Request, str], Outgoing]
     encoder: Callable[[Answer], Objects]
     decoder: Callable[[Request | None], Decoder]
-    passing: Callable[[Answer], Passing]
+    relay: Callable[[Answer], ObjectRelay]
     encode_reply: Callable[[Reply, Answer], bytes]
     parse_reply: Callable[[bytes], Reply]
     relay_reply: Callable[[bytes, Answer], bytes]
@@ -62,6 +66,3 @@ def metrics(usage: tuple[int | None, int | None], total_ns: int) -> dict[str, in
     counted = {"inputTokenCount": usage[0], "outputTokenCount": usage[1]}
     said = {name: count for name, count in counted.items() if count is not None}
     return {**said, "invocationLatency": total_ns // 1_000_000} if total_ns else said
-
-
-METRICS = "amazon-bedrock-invocationMetrics"

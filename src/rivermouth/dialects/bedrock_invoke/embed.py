@@ -120,12 +120,7 @@ def build_embed(request: EmbedRequest, model: str) -> Outgoing:
     fields: dict[str, Any] = {"inputText": request.input[0]}
     if request.dimensions is not None:
         fields["dimensions"] = request.dimensions
-    lost = {
-        "truncate": not request.truncate,
-        "keep_alive_s": request.local.keep_alive_s is not None,
-        "context_tokens": request.local.context_tokens is not None,
-    }
-    losses = (*request.unmodelled, *(name for name, is_lost in lost.items() if is_lost))
+    losses = (*request.unmodelled, *(() if request.truncate else ("truncate",)), *request.local.wishes())
     return Outgoing(path=path, body=json.encode(fields), headers=headers, losses=losses)
 
 

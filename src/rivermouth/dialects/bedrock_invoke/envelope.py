@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Final
 
 from rivermouth.dialects.bedrock_invoke import messages_body, titan_body
-from rivermouth.dialects.bedrock_invoke.body import Body, Objects, Passing
+from rivermouth.dialects.bedrock_invoke.body import Body, ObjectRelay, Objects
 from rivermouth.dialects.bedrock_invoke.failures import frame_error
 from rivermouth.dialects.bedrock_invoke.framing import framing
 from rivermouth.dialects.bedrock_invoke.tables import NAME
@@ -18,9 +17,8 @@ from rivermouth.ir.events import Error, Event, Finish, TextDelta
 from rivermouth.ir.reply import Reply
 from rivermouth.ir.request import Request
 from rivermouth.wire import json
-from rivermouth.wire.frame import Frame
+from rivermouth.wire.frame import Frame, frame_of
 
-_named: Final = partial(tuple.__new__, Frame)  # without a Python call for each: this is the hot path
 # The first is what a client speaks that did not say anything else.
 BODIES: Final[tuple[Body, ...]] = (messages_body.BODY, titan_body.BODY)
 BODY_NAMED: Final[dict[str, Body]] = {body.name: body for body in BODIES}
@@ -78,13 +76,13 @@ class Decoder:
         self._request = request
         self._inner: AnyDecoder | None = None
         self._feed: Callable[[Frame], list[Event]] | None = None
-        self._head, self._name = BODIES[0].plenty
+        self._head, self._name = BODIES[0].delta_head, BODIES[0].delta_name
         self._done = False
 
     def feed(self, frame: Frame) -> list[Event]:
         feed = self._feed
         if feed is not None and frame.data.startswith(self._head):
-            return feed(_named((self._name, frame.data)))
+            return feed(frame_of((self._name, frame.data)))
         if self._done:
             return []
         error = frame_error(frame)
@@ -94,7 +92,7 @@ class Decoder:
             return [Error(error)]
         if feed is None:
             body = body_of_data(frame.data)
-            self._head, self._name = body.plenty
+            self._head, self._name = body.delta_head, body.delta_name
             self._inner = body.decoder(self._request)
             feed = self._feed = self._inner.feed
         return feed(frame)
@@ -112,13 +110,13 @@ class Relay:
     A client's body may not be the upstream model's: then the events are written anew.
     """
 
-    __slots__ = ("_answer", "_done", "_encoder", "_framing", "_passing", "_wanted")
+    __slots__ = ("_answer", "_done", "_encoder", "_framing", "_relay", "_wanted")
 
     def __init__(self, answer: Answer) -> None:
         self._answer = answer
         self._wanted = body_of_client(answer.request)
         self._framing = framing(answer.surface)
-        self._passing: Passing | None = None
+        self._relay: ObjectRelay | None = None
         self._encoder: Encoder | None = None
         self._done = False
 
@@ -129,14 +127,14 @@ class Relay:
         if isinstance(last, Error):
             return self.fail(last.error)
         self._done = isinstance(last, Finish)
-        if self._passing is None and self._encoder is None:
+        if self._relay is None and self._encoder is None:
             if body_of_data(frame.data) is self._wanted:
-                self._passing = self._wanted.passing(self._answer)
+                self._relay = self._wanted.relay(self._answer)
             else:
                 self._encoder = Encoder(self._answer)
-        if self._passing is None:
+        if self._relay is None:
             return self._encoder.feed(events) if self._encoder is not None else b""
-        return self._framing.frames(self._passing.feed(frame, events))
+        return self._framing.frames(self._relay.feed(frame, events))
 
     def fail(self, error: ApiError) -> bytes:
         """What closes the relayed objects, then the failure.  Nothing comes after it."""
@@ -145,7 +143,7 @@ class Relay:
         self._done = True
         if self._encoder is not None:
             return self._encoder.feed([Error(error)])
-        objects = self._passing.close() if self._passing is not None else []
+        objects = self._relay.close() if self._relay is not None else []
         return self._framing.frames(objects) + self._framing.fail(error)
 
 

@@ -64,7 +64,7 @@ def parse_error(status: int, headers: Mapping[str, str], body: bytes) -> ApiErro
     if status != _TOO_LARGE:
         kind = _kind(word, kind)
     text = said.message or said.upper or f"the upstream answered with status {status}"
-    return ApiError(kind, text[:_TEXT_CAP_CHARS], retry_after_s=_retry_after_s(named), provider=NAME)
+    return ApiError(kind, text[:_TEXT_CAP_CHARS], provider=NAME)
 
 
 def frame_error(frame: Frame) -> ApiError | None:
@@ -102,9 +102,3 @@ def _read(body: bytes) -> _Said:
         return json.decode_as(_said, body)
     except WireError:
         return _Said()
-
-
-def _retry_after_s(named: Mapping[str, str]) -> float | None:
-    """Retry-After in seconds.  Its other form, a date, needs a clock, and says nothing here."""
-    value = named.get("retry-after", "").strip()
-    return float(value) if value.isascii() and value.isdigit() and len(value) < 10 else None

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from binascii import b2a_base64
 from collections.abc import Mapping
-from functools import partial
 from typing import Final, Protocol
 from zlib import crc32
 
@@ -23,7 +22,7 @@ from rivermouth.dialects.dialect import Route, Surface
 from rivermouth.ir.errors import ApiError
 from rivermouth.wire import aws_eventstream as binary
 from rivermouth.wire import json
-from rivermouth.wire.frame import FRAME_CAP_BYTES, Frame, Reader
+from rivermouth.wire.frame import FRAME_CAP_BYTES, Frame, Reader, frame_of
 from rivermouth.wire.sse import SseReader
 
 BINARY: Final = "binary"
@@ -44,7 +43,6 @@ _SIGNED: Final = "aws4-hmac-sha256"
 _BETWEEN: Final = b"\n\ndata:"
 _head_of_chunk: Final = binary.heads_of(binary.event_headers("chunk"))
 _crc_bytes: Final = binary.crc_bytes
-_named: Final = partial(tuple.__new__, Frame)  # without a Python call for each: this is the hot path
 _EXCEPTIONS: Final = {kind: binary.exception_headers(wording.member) for kind, wording in WORDINGS.items()}
 
 
@@ -150,7 +148,7 @@ def _opened(frames: list[Frame]) -> list[Frame]:
     for frame in frames:
         name, data = frame
         if name == "chunk":
-            opened.append(_named(("", json.decode_as(_chunk, data).payload)))
+            opened.append(frame_of(("", json.decode_as(_chunk, data).payload)))
         elif name.startswith((binary.EXCEPTION, binary.ERROR)):
             opened.append(frame)
     return opened

@@ -133,7 +133,7 @@ def decoder(request: Request | None) -> Decoder:
     return MESSAGES.decoder(request or Request(model="", messages=()))
 
 
-class Passed:
+class ObjectRelay:
     """Objects as they came, but for the model's name."""
 
     __slots__ = ("_relay",)
@@ -163,14 +163,15 @@ def relay_reply(body: bytes, answer: Answer) -> bytes:
 
 BODY: Final = Body(
     name=ANTHROPIC,
-    plenty=(DELTA_HEAD, _DELTA),
+    delta_head=DELTA_HEAD,
+    delta_name=_DELTA,
     tells=tells,
     knows=knows,
     parse=parse,
     build=build,
     encoder=Events,
     decoder=decoder,
-    passing=Passed,
+    relay=ObjectRelay,
     encode_reply=MESSAGES.encode_reply,
     parse_reply=MESSAGES.parse_reply,
     relay_reply=relay_reply,

@@ -16,18 +16,18 @@ from rivermouth.dialects.bedrock_invoke.tables import TITAN, TITAN_IN
 from rivermouth.dialects.bedrock_invoke.titan_request import build, parse, tells
 from rivermouth.dialects.bedrock_invoke.titan_stream import (
     HEAD,
+    ObjectRelay,
     Objects,
-    Passed,
     decoder,
     reason_word,
-    sentence,
     unknown_word,
 )
 from rivermouth.dialects.dialect import Answer
 from rivermouth.ir.errors import WireError
-from rivermouth.ir.events import PartKind, Reason, Usage
+from rivermouth.ir.events import Reason, Usage
+from rivermouth.ir.media import plain_text
 from rivermouth.ir.reply import Choice, Reply
-from rivermouth.ir.request import File, Image, Refusal, Text
+from rivermouth.ir.request import Text
 from rivermouth.wire import json
 
 _encode: Final = json.encode
@@ -55,7 +55,7 @@ def encode_reply(reply: Reply, answer: Answer) -> bytes:
     """The whole answer; counts that nobody knows are the pieces' for the text and null for the prompt."""
     choice = reply.choices[0]
     usage = reply.usage or Usage()
-    text = "".join(_said(choice))
+    text = plain_text(choice.parts)
     result = {
         "tokenCount": usage.output_tokens if usage.output_tokens is not None else int(bool(text)),
         "outputText": text,
@@ -83,29 +83,17 @@ def relay_reply(body: bytes, answer: Answer) -> bytes:
     return _encode(json.fields(body))
 
 
-def _said(choice: Choice) -> list[str]:
-    texts: list[str] = []
-    for part in choice.parts:
-        match part:
-            case Text() | Refusal():
-                texts.append(part.text)
-            case Image() | File():
-                texts.append(sentence(PartKind.IMAGE if isinstance(part, Image) else PartKind.FILE, part.url))
-            case _:
-                pass
-    return texts
-
-
 BODY: Final = Body(
     name=TITAN,
-    plenty=(HEAD, ""),
+    delta_head=HEAD,
+    delta_name="",
     tells=tells,
     knows=knows,
     parse=parse,
     build=build,
     encoder=Objects,
     decoder=decoder,
-    passing=Passed,
+    relay=ObjectRelay,
     encode_reply=encode_reply,
     parse_reply=parse_reply,
     relay_reply=relay_reply,

@@ -14,7 +14,6 @@ from rivermouth.ir.request import (
     Choose,
     File,
     Format,
-    Local,
     Message,
     Original,
     Reasoning,
@@ -138,9 +137,7 @@ def _config(request: Request, losses: set[str]) -> dict[str, Any]:
     for name in sampling.__struct_fields__:
         if name not in ("temperature", "top_p") and getattr(sampling, name) not in (None, False):
             losses.add(name)
-    for name in request.local.__struct_fields__:
-        if getattr(request.local, name) != getattr(Local(), name):
-            losses.add(name)
+    losses.update(request.local.wishes())
     for name in ("metadata", "user"):
         if getattr(request, name):
             losses.add(name)

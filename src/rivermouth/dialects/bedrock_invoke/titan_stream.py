@@ -33,6 +33,8 @@ from rivermouth.ir.events import (
     merge_usage,
 )
 from rivermouth.ir.lanes import Lanes, Said
+from rivermouth.ir.media import sentence
+from rivermouth.ir.names import quoted
 from rivermouth.ir.request import Request
 from rivermouth.wire import json
 from rivermouth.wire.frame import Frame
@@ -213,7 +215,7 @@ def decoder(request: Request | None) -> Decoder:
     return ObjectDecoder(request)
 
 
-class Passed:
+class ObjectRelay:
     """Objects as they came: nothing in them names the model."""
 
     def __init__(self, answer: Answer) -> None:
@@ -231,13 +233,7 @@ def reason_word(reason: Reason, stop_sequence: str | None) -> str:
     return TITAN_STOP_SEQUENCE if reason is Reason.STOP and stop_sequence is not None else TITAN_OUT[reason]
 
 
-def sentence(kind: PartKind, url: str | None) -> str:
-    """One line of text for an image or a file: never silence."""
-    noun = "image" if kind is PartKind.IMAGE else "file"
-    return f"[{noun}]({url})" if url else f"[{noun}: this protocol cannot carry it]"
-
-
 def unknown_word(word: str) -> list[Warn]:
     if word in TITAN_IN:
         return []
-    return [Warn(f"the upstream's completionReason {word!r} is not known", "completionReason")]
+    return [Warn(f"the upstream's completionReason {quoted(word)} is not known", "completionReason")]

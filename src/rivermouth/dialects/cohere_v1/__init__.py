@@ -59,7 +59,7 @@ def encode_error(error: ApiError, call_id: str) -> Failure:
 
 
 def parse_error(status: int, headers: Mapping[str, str], body: bytes) -> ApiError:
-    return read_error(NAME, status, headers, body)
+    return read_error(NAME, status, body)
 
 
 def encode_models(models: list[ModelInfo], route: Route) -> bytes:

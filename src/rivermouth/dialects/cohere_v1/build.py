@@ -12,7 +12,9 @@ from rivermouth.dialects.cohere_v1.outgoing import write_talk
 from rivermouth.dialects.cohere_v1.tables import NAME
 from rivermouth.dialects.dialect import Outgoing
 from rivermouth.ir.errors import invalid
-from rivermouth.ir.request import Choose, Format, Local, Original, Request, ResponseFormat, check_translatable
+from rivermouth.ir.request import Choose, Request, check_translatable
+from rivermouth.vendors.cohere.bodies import as_it_came
+from rivermouth.vendors.cohere.formats import write_format
 from rivermouth.vendors.cohere.sampling import write_sampling
 from rivermouth.wire import json
 
@@ -24,13 +26,17 @@ def build_request(request: Request, model: str) -> Outgoing:
     """The call to make.  Raises `ApiError` where leaving something out would make the answer wrong."""
     original = request.original
     if original is not None and original.dialect == NAME:
-        return Outgoing(path=PATH, body=_as_it_came(original, request, model))
+        return Outgoing(path=PATH, body=as_it_came(original, request, model))
     check_translatable(request)
     if request.n > 1:
         raise invalid("this upstream gives one answer for each request", "n")
     losses = set(request.unmodelled) | _unsaid(request)
     body: dict[str, Any] = {"model": model, **write_talk(request, losses), "stream": request.stream}
-    body |= _tools(request, losses) | _format(request.response_format) | write_sampling(request.sampling, losses)
+    body |= (
+        _tools(request, losses)
+        | write_format(request.response_format, "schema")
+        | write_sampling(request.sampling, losses)
+    )
     if request.max_tokens is not None:
         body["max_tokens"] = request.max_tokens
     if request.stop:
@@ -40,18 +46,9 @@ def build_request(request: Request, model: str) -> Outgoing:
     return Outgoing(path=PATH, body=json.encode(body), losses=tuple(sorted(losses)))
 
 
-def _as_it_came(original: Original, request: Request, model: str) -> bytes:
-    fields = dict(original.fields)
-    fields["model"] = json.raw(model)
-    if request.stream is not ("stream" in fields and bytes(fields["stream"]) == b"true"):
-        fields["stream"] = json.raw(request.stream)
-    return json.encode(fields)
-
-
 def _unsaid(request: Request) -> set[str]:
     """Wishes that have no place here."""
-    fields = (name for name in Local.__struct_fields__ if name != "raw")
-    local = {name for name in fields if getattr(request.local, name) != getattr(Local(), name)}
+    local = set(request.local.wishes()) - {"raw"}
     named = {"user": request.user, "metadata": request.metadata, "thinking": request.thinking}
     return local | {name for name, value in named.items() if value}
 
@@ -67,10 +64,3 @@ def _tools(request: Request, losses: set[str]) -> dict[str, Any]:
     if request.parallel_tools is False:
         losses.add("parallel_tools")
     return {"tools": [write_tool(tool, losses) for tool in request.tools]}
-
-
-def _format(wanted: ResponseFormat | None) -> dict[str, Any]:
-    if wanted is None or wanted.kind is Format.TEXT:
-        return {}
-    schema = {"schema": wanted.schema} if wanted.kind is Format.JSON_SCHEMA and wanted.schema is not None else {}
-    return {"response_format": {"type": "json_object", **schema}}

@@ -13,6 +13,7 @@ import msgspec
 
 from rivermouth.dialects.cohere_v1.calls import Call, arguments_text
 from rivermouth.dialects.cohere_v1.tables import FAILED, NAME, REASONS, STOP_SEQUENCE, reason_of
+from rivermouth.ir.call_ids import call_id
 from rivermouth.ir.errors import Kind, WireError, truncated
 from rivermouth.ir.events import (
     ArgsDelta,
@@ -215,7 +216,11 @@ class Decoder:
             return events
         self._end_text(events)
         index = int(piece.index) if piece.index is not None and abs(piece.index) < CALLS_CAP else len(self._calls)
-        call = self._calls.setdefault(index, _OpenCall())
+        call = self._calls.get(index)
+        if call is None:
+            if len(self._calls) == CALLS_CAP:
+                raise WireError(f"more than {CALLS_CAP} tool calls at once")
+            call = self._calls[index] = _OpenCall()
         call.id = call.id or piece.id
         if piece.name and call.part is None:
             self._open(call, piece.name, events)
@@ -228,7 +233,7 @@ class Decoder:
 
     def _open(self, call: _OpenCall, name: str, events: list[Event]) -> None:
         call.part = self._number()
-        identity = _mint(call.id, self._id, self._made, self._ids)
+        identity = call_id(call.id, self._id, self._made, self._ids)
         self._made += 1
         events.append(PartStart(call.part, PartKind.TOOL, 0, identity, name))
         events += [ArgsDelta(call.part, held) for held in call.held]
@@ -254,7 +259,9 @@ class Decoder:
             if not call.name:
                 raise WireError("a tool call without a name")
             part = self._number()
-            events.append(PartStart(part, PartKind.TOOL, 0, _mint(call.id, self._id, self._made, self._ids), call.name))
+            events.append(
+                PartStart(part, PartKind.TOOL, 0, call_id(call.id, self._id, self._made, self._ids), call.name)
+            )
             self._made += 1
             arguments = arguments_text(call.parameters)
             events += [ArgsDelta(part, arguments)] if arguments else []
@@ -299,14 +306,3 @@ class Decoder:
         "tool-calls-generation": _on_calls,
         "stream-end": _on_end,
     }
-
-
-def _mint(given: str | None, seed: str, number: int, taken: set[str]) -> str:
-    """The upstream's id where it has one that is new, else one made from the position; the same for the same answer."""
-    identity = given or ""
-    if not identity or identity in taken:
-        identity = f"call_{seed}_{number}" if seed else f"call_{number}"
-        while identity in taken:
-            identity += "x"
-    taken.add(identity)
-    return identity

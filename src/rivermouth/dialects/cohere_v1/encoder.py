@@ -12,6 +12,7 @@ from typing import Any, Final
 from rivermouth.dialects.cohere_v1.tables import ERROR, FINISH_REASONS
 from rivermouth.dialects.cohere_v1.transcript import Transcript, too_long
 from rivermouth.dialects.dialect import Answer
+from rivermouth.ir import media
 from rivermouth.ir.errors import ApiError
 from rivermouth.ir.events import (
     ArgsDelta,
@@ -97,7 +98,7 @@ class Encoder:
             case PartEnd():
                 self._part_end(event, out)
             case MediaDelta():
-                self._write([TextDelta(event.part, media_sentence(event.url))], out)
+                self._write([TextDelta(event.part, media.sentence(PartKind.FILE, event.url))], out)
             case Usage():
                 self._usage = merge_usage(self._usage, event)
             case Finish():
@@ -172,11 +173,6 @@ class Encoder:
         self._begun = True
         start = {"is_finished": False, "event_type": "stream-start", "generation_id": self._answer.id}
         out.append(line(_encode(start)))
-
-
-def media_sentence(url: str | None) -> str:
-    """What an answer says in place of media that it cannot carry: a sentence, never silence."""
-    return f"[file]({url})" if url else "[file: this protocol cannot carry it]"
 
 
 def failed_end(said: Transcript, answer: Answer, error: ApiError) -> bytes:

@@ -16,9 +16,10 @@ from rivermouth.dialects.cohere_v1.turns import Result, Turn, parse_talk
 from rivermouth.dialects.dialect import Route
 from rivermouth.ir.errors import WireError, invalid
 from rivermouth.ir.names import loss_names, model_name, unread
-from rivermouth.ir.request import Format, Local, Original, Request, ResponseFormat, Sampling, Tool
+from rivermouth.ir.request import Local, Original, Request, Sampling, Tool
 from rivermouth.vendors.cohere.bodies import reader, refusal, said
 from rivermouth.vendors.cohere.documents import document, grounded
+from rivermouth.vendors.cohere.formats import read_format
 from rivermouth.wire import json
 
 
@@ -49,7 +50,6 @@ class _Body(msgspec.Struct):
 
 
 _read: Final = reader(_Body)
-_FORMATS: Final = {"text": Format.TEXT, "json_object": Format.JSON}
 # Run or kept by the vendor: without them the answer would be another one.
 _VENDOR_RUN: Final = ("connectors", "conversation_id", "search_queries_only")
 _READ: Final = frozenset({*_Body.__struct_fields__, *_VENDOR_RUN})
@@ -62,7 +62,7 @@ def parse_request(body: bytes, route: Route, path_model: str | None) -> Request:
         raise invalid("a message of at least one character is required, or tool results", "message")
     if asked.max_tokens is not None and asked.max_tokens < 0:
         raise invalid("must not be negative", "max_tokens")
-    fields = json.fields(body)
+    fields, form = json.fields(body), asked.response_format
     try:
         talk = parse_talk(asked.preamble, asked.chat_history or [], asked.message, asked.tool_results or [])
     except WireError as error:
@@ -76,7 +76,7 @@ def parse_request(body: bytes, route: Route, path_model: str | None) -> Request:
         max_tokens=asked.max_tokens or None,
         stop=tuple(s for s in asked.stop_sequences or () if s),
         tools=tuple(_tool(shape, i) for i, shape in enumerate(asked.tools or ())),
-        response_format=_format(asked.response_format),
+        response_format=read_format(form.type, form.schema) if form is not None else None,
         sampling=_sampling(asked),
         local=Local(raw=bool(asked.raw_prompting)),
         original=Original(NAME, fields),
@@ -94,17 +94,6 @@ def _tool(shape: ToolShape, index: int) -> Tool:
     if not shape.name:
         raise invalid("a tool needs a name", f"tools[{index}].name")
     return read_tool(shape)
-
-
-def _format(asked: _Format | None) -> ResponseFormat | None:
-    if asked is None:
-        return None
-    kind = _FORMATS.get(asked.type)
-    if kind is None:
-        raise invalid(f"must be one of {', '.join(_FORMATS)}", "response_format.type")
-    if kind is Format.JSON and asked.schema is not None:
-        return ResponseFormat(Format.JSON_SCHEMA, asked.schema)
-    return ResponseFormat(kind)
 
 
 def _sampling(asked: _Body) -> Sampling:

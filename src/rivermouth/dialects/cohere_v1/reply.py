@@ -5,13 +5,13 @@ from __future__ import annotations
 import sys
 
 from rivermouth.dialects.cohere_v1.decoder import Decoder
-from rivermouth.dialects.cohere_v1.encoder import media_sentence
 from rivermouth.dialects.cohere_v1.tables import FINISH_REASONS
 from rivermouth.dialects.cohere_v1.transcript import Transcript
 from rivermouth.dialects.dialect import Answer
 from rivermouth.ir.errors import WireError
-from rivermouth.ir.events import Error, Finish
+from rivermouth.ir.events import Error, Finish, PartKind
 from rivermouth.ir.fold import fold
+from rivermouth.ir.media import sentence
 from rivermouth.ir.reply import Reply, ReplyPart
 from rivermouth.ir.request import File, Image, Reasoning, Refusal, Text, ToolCall
 from rivermouth.wire import json
@@ -59,6 +59,6 @@ def _say(said: Transcript, part: ReplyPart) -> None:
         case ToolCall():
             said.argue(said.call(part.id, part.name), part.arguments)
         case Image() | File():
-            said.text(json.encode(media_sentence(part.url)))
+            said.text(json.encode(sentence(PartKind.FILE, part.url)))
         case Reasoning():  # has no place here
             pass

@@ -13,15 +13,13 @@ from rivermouth.dialects.dialect import Outgoing
 from rivermouth.ir.errors import invalid
 from rivermouth.ir.request import (
     Choose,
-    Format,
-    Local,
-    Original,
     Request,
-    ResponseFormat,
     Thinking,
     Tool,
     check_translatable,
 )
+from rivermouth.vendors.cohere.bodies import as_it_came
+from rivermouth.vendors.cohere.formats import write_format
 from rivermouth.vendors.cohere.sampling import write_sampling
 from rivermouth.wire import json
 
@@ -32,13 +30,13 @@ def build_request(request: Request, model: str) -> Outgoing:
     """The call to make.  Raises `ApiError` where leaving something out would make the answer wrong."""
     original = request.original
     if original is not None and original.dialect == NAME:
-        return Outgoing(path=PATH, body=_as_it_came(original, request, model))
+        return Outgoing(path=PATH, body=as_it_came(original, request, model))
     check_translatable(request)
     if request.n > 1:
         raise invalid("this upstream gives one answer for each request", "n")
     losses = set(request.unmodelled) | _unsaid(request)
     body: dict[str, Any] = {"model": model, "messages": write_turns(request, losses), "stream": request.stream}
-    body |= _tools(request, losses) | _format(request.response_format)
+    body |= _tools(request, losses) | write_format(request.response_format, "json_schema")
     body |= write_sampling(request.sampling, losses) | _thinking(request.thinking, losses)
     if request.max_tokens is not None:
         body["max_tokens"] = request.max_tokens
@@ -47,19 +45,10 @@ def build_request(request: Request, model: str) -> Outgoing:
     return Outgoing(path=PATH, body=json.encode(body), losses=tuple(sorted(losses)))
 
 
-def _as_it_came(original: Original, request: Request, model: str) -> bytes:
-    fields = dict(original.fields)
-    fields["model"] = json.raw(model)
-    if request.stream is not ("stream" in fields and bytes(fields["stream"]) == b"true"):
-        fields["stream"] = json.raw(request.stream)
-    return json.encode(fields)
-
-
 def _unsaid(request: Request) -> set[str]:
     """Wishes that have no place here."""
-    local = {name for name in Local.__struct_fields__ if getattr(request.local, name) != getattr(Local(), name)}
     named = {"user": request.user, "metadata": request.metadata}
-    return local | {name for name, value in named.items() if value}
+    return set(request.local.wishes()) | {name for name, value in named.items() if value}
 
 
 def _tools(request: Request, losses: set[str]) -> dict[str, Any]:
@@ -84,13 +73,6 @@ def _tools(request: Request, losses: set[str]) -> dict[str, Any]:
 def _tool(tool: Tool) -> dict[str, Any]:
     described = {"description": tool.description} if tool.description is not None else {}
     return {"type": "function", "function": {"name": tool.name, **described, "parameters": tool.parameters}}
-
-
-def _format(wanted: ResponseFormat | None) -> dict[str, Any]:
-    if wanted is None or wanted.kind is Format.TEXT:
-        return {}
-    schema = {"json_schema": wanted.schema} if wanted.kind is Format.JSON_SCHEMA and wanted.schema is not None else {}
-    return {"response_format": {"type": "json_object", **schema}}
 
 
 def _thinking(wanted: Thinking | None, losses: set[str]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from typing import ClassVar, Final
 from rivermouth.dialects.cohere_v2 import frames
 from rivermouth.dialects.cohere_v2.tables import ERROR, FAILED, FILTERED, NAME, REASONS, STOP_SEQUENCE, reason_of
 from rivermouth.dialects.cohere_v2.turns import Call, arguments_text
+from rivermouth.ir.call_ids import call_id
 from rivermouth.ir.errors import Kind, WireError, truncated
 from rivermouth.ir.events import (
     ArgsDelta,
@@ -36,6 +37,7 @@ from rivermouth.vendors.cohere.failures import upstream_error, words
 from rivermouth.wire import json
 from rivermouth.wire.frame import Frame
 
+CALLS_CAP: Final = 1024  # that are open at once; each delta without an index looks for the last of them
 _PLAN: Final = -1  # the index of what `tool-plan-delta` says, among those of the text blocks
 _CONTENT_DELTA: Final = frames.CONTENT_DELTA
 _decode: Final = json.decode_as
@@ -238,6 +240,8 @@ class Decoder:
         if not call.function.name:
             raise WireError("a tool call without a name")
         self._close(self._calls, index, events)
+        if len(self._calls) == CALLS_CAP:
+            raise WireError(f"more than {CALLS_CAP} tool calls at once")
         part = self._calls[index] = self._number()
         events.append(PartStart(part, PartKind.TOOL, 0, self._identity(call.id), call.function.name))
         given = arguments_text(call.function.arguments)
@@ -245,15 +249,8 @@ class Decoder:
             events.append(ArgsDelta(part, given))
 
     def _identity(self, given: str | None) -> str:
-        """The upstream's id where it has one that is new, else one made from the position (F20)."""
-        made, self._made = self._made, self._made + 1
-        identity = given or ""
-        if not identity or identity in self._ids:
-            identity = f"call_{self._id}_{made}" if self._id else f"call_{made}"
-            while identity in self._ids:
-                identity += "x"
-        self._ids.add(identity)
-        return identity
+        self._made += 1
+        return call_id(given, self._id, self._made - 1, self._ids)
 
     def _on_call_delta(self, frame: Frame) -> list[Event]:
         found = _decode(frames.TOOL_CALL_DELTA, frame.data)

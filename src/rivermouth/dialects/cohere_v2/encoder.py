@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Final
 
 from rivermouth.dialects.cohere_v2.tables import ERROR, FILTERED, finish_reason_of
 from rivermouth.dialects.dialect import Answer
+from rivermouth.ir import media
 from rivermouth.ir.errors import ApiError, Kind
 from rivermouth.ir.events import (
     ArgsDelta,
@@ -162,7 +163,7 @@ class Encoder:
             case ArgsDelta():
                 self._argue(event.json, out)
             case MediaDelta():
-                self._say(media_sentence(event.url), out)
+                self._say(media.sentence(PartKind.FILE, event.url), out)
             case PartEnd():
                 self._release(out)
             case _:  # a signature has no place here
@@ -258,11 +259,6 @@ class Encoder:
         Finish: _on_finish,
         Error: _on_error,
     }
-
-
-def media_sentence(url: str | None) -> str:
-    """What an answer says in place of media that it cannot carry: a sentence, never silence."""
-    return f"[file]({url})" if url else "[file: this protocol cannot carry it]"
 
 
 def stream_error(error: ApiError, call_id: str) -> bytes:

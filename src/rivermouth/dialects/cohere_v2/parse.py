@@ -17,10 +17,8 @@ from rivermouth.ir.errors import invalid
 from rivermouth.ir.names import loss_names, model_name, unread
 from rivermouth.ir.request import (
     Choose,
-    Format,
     Original,
     Request,
-    ResponseFormat,
     Sampling,
     Thinking,
     Tool,
@@ -28,6 +26,7 @@ from rivermouth.ir.request import (
 )
 from rivermouth.vendors.cohere.bodies import reader
 from rivermouth.vendors.cohere.documents import document, grounded
+from rivermouth.vendors.cohere.formats import read_format
 from rivermouth.wire import json
 
 
@@ -75,7 +74,6 @@ class _Body(msgspec.Struct):
 
 _read: Final = reader(_Body)
 _CHOICES: Final = {"REQUIRED": Choose.REQUIRED, "NONE": Choose.NONE}
-_FORMATS: Final = {"text": Format.TEXT, "json_object": Format.JSON}
 _THINKING: Final = {"enabled": True, "disabled": False}
 _READ: Final = frozenset({*_Body.__struct_fields__, "priority"})  # whose turn it is changes nothing of the answer
 
@@ -85,7 +83,7 @@ def parse_request(body: bytes, route: Route, path_model: str | None) -> Request:
     asked = _read(body)
     if asked.max_tokens is not None and asked.max_tokens < 0:
         raise invalid("must not be negative", "max_tokens")
-    fields = json.fields(body)
+    fields, form = json.fields(body), asked.response_format
     talk = parse_turns(asked.messages)
     tools = tuple(_tool(t, i, asked.strict_tools) for i, t in enumerate(asked.tools or ()))
     return Request(
@@ -98,7 +96,7 @@ def parse_request(body: bytes, route: Route, path_model: str | None) -> Request:
         stop=tuple(s for s in asked.stop_sequences or () if s),
         tools=tools,
         tool_choice=_choice(asked.tool_choice) if tools else None,
-        response_format=_format(asked.response_format),
+        response_format=read_format(form.type, form.json_schema) if form is not None else None,
         sampling=_sampling(asked),
         thinking=_thinking(asked.thinking),
         original=Original(NAME, fields),
@@ -126,17 +124,6 @@ def _choice(word: str | None) -> ToolChoice | None:
     if mode is None:
         raise invalid(f"must be one of {', '.join(_CHOICES)}", "tool_choice")
     return ToolChoice(mode)
-
-
-def _format(asked: _Format | None) -> ResponseFormat | None:
-    if asked is None:
-        return None
-    kind = _FORMATS.get(asked.type)
-    if kind is None:
-        raise invalid(f"must be one of {', '.join(_FORMATS)}", "response_format.type")
-    if kind is Format.JSON and asked.json_schema is not None:
-        return ResponseFormat(Format.JSON_SCHEMA, asked.json_schema)
-    return ResponseFormat(kind)
 
 
 def _sampling(asked: _Body) -> Sampling:

@@ -6,7 +6,6 @@ from typing import Any, Final
 
 import msgspec
 
-from rivermouth.dialects.cohere_v2.encoder import media_sentence
 from rivermouth.dialects.cohere_v2.tables import (
     ERROR,
     FAILED,
@@ -18,8 +17,10 @@ from rivermouth.dialects.cohere_v2.tables import (
 )
 from rivermouth.dialects.cohere_v2.turns import Call, arguments_text
 from rivermouth.dialects.dialect import Answer
+from rivermouth.ir.call_ids import call_id
 from rivermouth.ir.errors import Kind, WireError
-from rivermouth.ir.events import Reason, Warn
+from rivermouth.ir.events import PartKind, Reason, Warn
+from rivermouth.ir.media import sentence
 from rivermouth.ir.names import quoted
 from rivermouth.ir.reply import Choice, Reply, ReplyPart
 from rivermouth.ir.request import File, Image, Reasoning, Refusal, Text, ToolCall
@@ -105,7 +106,7 @@ def _block(part: ReplyPart) -> list[dict[str, Any]]:
         case Reasoning():
             return [{"type": "thinking", "thinking": part.text}] if part.text and not part.redacted else []
         case Image() | File():
-            return [{"type": "text", "text": media_sentence(part.url)}]
+            return [{"type": "text", "text": sentence(PartKind.FILE, part.url)}]
         case ToolCall():
             return []
 
@@ -128,7 +129,6 @@ def _parts(message: _Message, identity: str) -> list[ReplyPart]:
     for number, call in enumerate(message.tool_calls or ()):
         if not call.function.name:
             raise WireError("a tool call without a name")
-        given = call.id if call.id and call.id not in taken else f"call_{identity}_{number}"
-        taken.add(given)
+        given = call_id(call.id, identity, number, taken)
         parts.append(ToolCall(given, call.function.name, arguments_text(call.function.arguments)))
     return parts

@@ -21,7 +21,7 @@ from rivermouth.dialects.gemini.tables import (
     UNSAMPLED,
 )
 from rivermouth.dialects.gemini.turns import Turns, vouch
-from rivermouth.ir.request import Choose, Format, Local, Original, Request, Thinking, Tool, check_translatable
+from rivermouth.ir.request import Choose, Format, Original, Request, Thinking, Tool, check_translatable
 from rivermouth.wire import json
 
 _PLAIN: Final = "generateContent"
@@ -179,5 +179,4 @@ class _Built:
         request = self._request
         self._lose("user", request.user)
         self._lose("metadata", request.metadata)
-        for name in request.local.__struct_fields__:
-            self._lose(name, getattr(request.local, name) != getattr(Local(), name))
+        self.losses.update(request.local.wishes())

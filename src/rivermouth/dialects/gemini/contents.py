@@ -15,6 +15,7 @@ import msgspec
 
 from rivermouth.dialects.gemini.opaque import Place, from_client
 from rivermouth.dialects.gemini.proto import standard_base64
+from rivermouth.ir.call_ids import fresh
 from rivermouth.ir.errors import invalid
 from rivermouth.ir.names import quoted
 from rivermouth.ir.request import Audio, File, Image, Message, Part, Reasoning, Role, Text, ToolCall, ToolResult
@@ -110,8 +111,9 @@ class Contents:
             self._add_user(parts, index)
 
     def _end_turn(self) -> None:
-        if self._turn is not None and self._turn.parts:
-            self.messages.append(Message(Role.ASSISTANT, tuple(self._turn.parts)))
+        parts = self._turn.whole() if self._turn is not None else ()
+        if parts:
+            self.messages.append(Message(Role.ASSISTANT, parts))
         self._turn = None
 
     def _add_user(self, parts: list[WirePart], index: int) -> None:
@@ -131,54 +133,67 @@ class Contents:
             self.messages.append(Message(Role.USER, tuple(rest)))
 
 
+class _Run:
+    """Texts that follow each other, joined once: a turn may come back in as many pieces as it was streamed in."""
+
+    __slots__ = ("kind", "pieces")
+
+    def __init__(self, kind: type[Text | Reasoning], text: str) -> None:
+        self.kind = kind
+        self.pieces = [text]
+
+    def part(self, signature: str | None = None) -> Text | Reasoning:
+        text = "".join(self.pieces)
+        return Text(text) if self.kind is Text else Reasoning(text, signature)
+
+
 class _ModelTurn:
     """The parts of one turn of the model, being joined."""
 
     def __init__(self, pairing: _Pairing) -> None:
-        self.parts: list[Part] = []
+        self._parts: list[Part | _Run] = []
         self._pairing = pairing
+
+    def whole(self) -> tuple[Part, ...]:
+        return tuple(part.part() if isinstance(part, _Run) else part for part in self._parts)
 
     def add(self, part: WirePart, where: str, position: str) -> None:
         call = part.function_call
         if call is not None:
             self._sign(Place.CALL, part.thought_signature)
-            self.parts.append(self._pairing.call(call, where, position))
+            self._parts.append(self._pairing.call(call, where, position))
         elif part.function_response is not None:
             raise invalid("a function response belongs to a content of the role user", where)
         elif part.thought:
-            self._think(part.text or "")
+            self._say(Reasoning, part.text or "")
             self._sign(Place.THOUGHT, part.thought_signature)
         else:
             found = said(part)
             for each in found:
-                self._say(each)
+                if isinstance(each, Text):
+                    self._say(Text, each.text)
+                else:
+                    self._parts.append(each)
             self._sign(Place.TEXT if found else Place.END, part.thought_signature)
 
-    def _say(self, part: Part) -> None:
-        last = self.parts[-1] if self.parts else None
-        if isinstance(part, Text) and isinstance(last, Text):
-            self.parts[-1] = Text(last.text + part.text)
-        else:
-            self.parts.append(part)
-
-    def _think(self, text: str) -> None:
-        last = self.parts[-1] if self.parts else None
+    def _say(self, kind: type[Text | Reasoning], text: str) -> None:
+        last = self._parts[-1] if self._parts else None
         if not text:
             return
-        if isinstance(last, Reasoning) and last.signature is None:
-            self.parts[-1] = Reasoning(last.text + text)
+        if isinstance(last, _Run) and last.kind is kind:
+            last.pieces.append(text)
         else:
-            self.parts.append(Reasoning(text))
+            self._parts.append(_Run(kind, text))
 
     def _sign(self, place: Place, wire: str | None) -> None:
         if not wire:
             return
         signature, redacted = from_client(place, wire)
-        last = self.parts[-1] if self.parts else None
-        if isinstance(last, Reasoning) and last.signature is None and not redacted:
-            self.parts[-1] = Reasoning(last.text, signature)
+        last = self._parts[-1] if self._parts else None
+        if isinstance(last, _Run) and last.kind is Reasoning and not redacted:
+            self._parts[-1] = last.part(signature)
         else:
-            self.parts.append(Reasoning("", signature, redacted))
+            self._parts.append(Reasoning("", signature, redacted))
 
 
 class _Pairing:
@@ -194,14 +209,14 @@ class _Pairing:
     def call(self, call: _Call, where: str, position: str) -> ToolCall:
         if not call.name:
             raise invalid("a function call needs the function's name", f"{where}.functionCall.name")
-        id_ = call.id or self._mint(f"call_{position}")
+        id_ = call.id or fresh(f"call_{position}", self._taken)
         self._unanswered[id_] = self._names[id_] = call.name
         self._by_name.setdefault(call.name, deque()).append(id_)
         return ToolCall(id_, call.name, json.encode(call.args).decode() if call.args else "")
 
     def result(self, response: _Response, where: str, position: str) -> ToolResult:
         given, name = response.id, response.name or ""
-        id_ = given if given in self._names else self._find(name) or given or self._mint(f"call_{position}")
+        id_ = given if given in self._names else self._find(name) or given or fresh(f"call_{position}", self._taken)
         assert id_ is not None
         self._unanswered.pop(id_, None)
         text, is_error = _result_text(response.response)
@@ -218,12 +233,6 @@ class _Pairing:
         while waiting and waiting[0] not in self._unanswered:
             waiting.popleft()
         return waiting[0] if waiting else None
-
-    def _mint(self, wanted: str) -> str:
-        while wanted in self._taken:
-            wanted += "x"
-        self._taken.add(wanted)
-        return wanted
 
 
 def said(part: WirePart) -> list[Part]:

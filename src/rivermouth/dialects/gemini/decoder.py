@@ -33,6 +33,7 @@ from rivermouth.dialects.gemini.shapes import (
 )
 from rivermouth.dialects.gemini.tables import FINISH_FAILED, FINISH_IN, NAME, UNSAID, reason_of
 from rivermouth.dialects.gemini.template import LEARN_CAP, cut
+from rivermouth.ir.call_ids import call_id
 from rivermouth.ir.errors import ApiError, Kind, WireError, truncated
 from rivermouth.ir.events import (
     ArgsDelta,
@@ -52,6 +53,7 @@ from rivermouth.ir.events import (
     Usage,
     Warn,
 )
+from rivermouth.ir.names import quoted
 from rivermouth.ir.request import Request
 from rivermouth.wire import json
 from rivermouth.wire.frame import Frame
@@ -267,20 +269,12 @@ class Decoder:
         number = self._next
         self._next += 1
         choice.called = True
-        events.append(PartStart(number, PartKind.TOOL, choice.index, self._call_id(call.id, number), call.name))
+        events.append(
+            PartStart(number, PartKind.TOOL, choice.index, call_id(call.id, self._id, number, self._ids), call.name)
+        )
         if arguments and arguments != "null":
             events.append(ArgsDelta(number, arguments))
         events.append(PartEnd(number))
-
-    def _call_id(self, given: str | None, number: int) -> str:
-        """The upstream's id where it has one that is new, else one made from the response's id and the part (F20)."""
-        id_ = given or ""
-        if not id_ or id_ in self._ids:
-            id_ = f"call_{self._id}_{number}" if self._id else f"call_{number}"
-            while id_ in self._ids:
-                id_ += "x"
-        self._ids.add(id_)
-        return id_
 
     def _sign(self, events: list[Event], choice: _Choice, place: Place, wire: str | None) -> None:
         """Signs the reasoning that is open, or a part of its own, and closes it."""
@@ -351,7 +345,9 @@ class Decoder:
         for index, choice in self._choices.items():
             self._close(events, choice)
             if choice.word not in FINISH_IN:
-                events.append(Warn(f"the upstream's finishReason {choice.word!r} is not known", "finishReason"))
+                events.append(
+                    Warn(f"the upstream's finishReason {quoted(choice.word or '')} is not known", "finishReason")
+                )
             reasons[index] = reason_of(choice.word or "", called=choice.called)
         several = tuple(reasons) if len(reasons) > 1 else ()
         return [*events, *self._counts(), Finish(reasons[0], None, several)]

@@ -13,7 +13,7 @@ from rivermouth.dialects.gemini.tables import NAME
 from rivermouth.ir.errors import WireError, invalid
 from rivermouth.ir.names import loss_names
 from rivermouth.ir.reply import EmbedReply
-from rivermouth.ir.request import EmbedRequest, Local, Original
+from rivermouth.ir.request import EmbedRequest, Original
 from rivermouth.wire import json
 
 BATCH: Final = "batch"  # the kinds of the two routes
@@ -101,8 +101,7 @@ def build_embed(request: EmbedRequest, model: str) -> Outgoing:
     wanted = [
         {"model": names.resource(model), "content": {"parts": [{"text": text}]}, **size} for text in request.input
     ]
-    lost = [name for name in Local.__struct_fields__ if getattr(request.local, name) != getattr(Local(), name)]
-    lost += [] if request.truncate else ["truncate"]
+    lost = [*request.local.wishes(), *([] if request.truncate else ["truncate"])]
     return Outgoing(
         path=names.path(model, _MANY),
         body=json.encode({"requests": wanted}),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import isfinite
 from typing import Any, Final
 
 from rivermouth.dialects.dialect import Failure
@@ -19,6 +20,7 @@ from rivermouth.ir.errors import ADVICE, STATUS_KINDS, ApiError, Kind, WireError
 from rivermouth.wire import json
 
 _MESSAGE_CAP: Final = 2000
+_DELAY_CAP_S: Final = 86_400.0
 _TYPE: Final = "@type"
 _ERROR_INFO: Final = "type.googleapis.com/google.rpc.ErrorInfo"
 _BAD_REQUEST: Final = "type.googleapis.com/google.rpc.BadRequest"
@@ -115,7 +117,7 @@ def _kind(word: Any, kind: Kind, status: int, reasons: set[Any]) -> Kind:
 
 
 def _retry_delay_s(details: list[dict[str, Any]]) -> float | None:
-    """Seconds from a RetryInfo: a duration like "3.5s"."""
+    """Seconds from a RetryInfo, a duration like "3.5s"; of a longer one than a day, a day."""
     for detail in details:
         delay = detail.get("retryDelay")
         if isinstance(delay, str) and delay.endswith("s"):
@@ -123,6 +125,6 @@ def _retry_delay_s(details: list[dict[str, Any]]) -> float | None:
                 seconds = float(delay[:-1])
             except ValueError:
                 continue
-            if 0 <= seconds < float("inf"):
-                return seconds
+            if isfinite(seconds) and seconds >= 0:
+                return min(seconds, _DELAY_CAP_S)
     return None

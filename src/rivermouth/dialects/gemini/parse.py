@@ -180,13 +180,14 @@ def _choice(config: _ToolConfig | None, tools: tuple[Tool, ...]) -> tuple[tuple[
     allowed = calling.allowed_function_names
     if mode is not Choose.REQUIRED or not allowed:
         return tools, ToolChoice(mode)
-    unknown = next((name for name in allowed if all(t.name != name for t in tools)), None)
+    declared, wanted = {t.name for t in tools}, frozenset(allowed)  # both may be long (F34)
+    unknown = next((name for name in allowed if name not in declared), None)
     if unknown is not None:
         where = "toolConfig.functionCallingConfig.allowedFunctionNames"
         raise invalid(f"{quoted(unknown)} is not among the declared functions", where)
-    if len(set(allowed)) == 1:
+    if len(wanted) == 1:
         return tools, ToolChoice(Choose.NAMED, allowed[0])
-    return tuple(t for t in tools if t.name in allowed), ToolChoice(mode)
+    return tuple(t for t in tools if t.name in wanted), ToolChoice(mode)
 
 
 def _sampling(config: Any) -> Sampling:

@@ -14,6 +14,7 @@ from rivermouth.dialects.ollama import media
 from rivermouth.dialects.ollama.failure import said, upstream_error
 from rivermouth.dialects.ollama.tables import NAME, REASONS
 from rivermouth.dialects.ollama.times import unix_seconds
+from rivermouth.ir.call_ids import call_id
 from rivermouth.ir.errors import WireError, truncated
 from rivermouth.ir.events import (
     ArgsDelta,
@@ -179,15 +180,8 @@ class Decoder:
         self._close(events)
 
     def _id(self, given: str | None) -> str:
-        """The upstream's id where it has one that is new, else one made from the position."""
-        index, self._calls = self._calls, self._calls + 1
-        id_ = given or ""
-        if not id_ or id_ in self._seen:
-            id_ = f"call_{self._seed}_{index}" if self._seed else f"call_{index}"
-            while id_ in self._seen:
-                id_ += "x"
-        self._seen.add(id_)
-        return id_
+        self._calls += 1
+        return call_id(given, self._seed, self._calls - 1, self._seen)
 
     def _part(self, events: list[Event], kind: PartKind, id_: str | None = None, name: str | None = None) -> int:
         """The number of the open part of that kind, after opening it if need be."""

@@ -18,6 +18,7 @@ from rivermouth.dialects.ollama import media
 from rivermouth.dialects.ollama.bodies import reader
 from rivermouth.dialects.ollama.tables import NAME, ROLES, SAMPLING, THINK_LEVELS
 from rivermouth.dialects.ollama.times import duration_s
+from rivermouth.ir.call_ids import fresh
 from rivermouth.ir.errors import WireError, invalid
 from rivermouth.ir.names import loss_names, model_name, unread
 from rivermouth.ir.request import (
@@ -274,14 +275,14 @@ class _Pairing:
         place = f"messages[{message}].tool_calls[{index}].function"
         if not name:
             raise invalid("a tool call needs the function's name", f"{place}.name")
-        id_ = call.id or self._mint(f"call_{message}_{index}")
+        id_ = call.id or fresh(f"call_{message}_{index}", self._taken)
         self._unanswered[id_] = self._names[id_] = name
         self._by_name.setdefault(name, deque()).append(id_)
         return ToolCall(id_, name, _arguments(call.function.arguments, f"{place}.arguments"))
 
     def result(self, message: _Message, index: int, content: tuple[Text | Image, ...]) -> ToolResult:
         given, name = message.tool_call_id, message.tool_name or message.name
-        id_ = given if given in self._names else self._find(name) or given or self._mint(f"call_{index}")
+        id_ = given if given in self._names else self._find(name) or given or fresh(f"call_{index}", self._taken)
         assert id_ is not None
         self._unanswered.pop(id_, None)
         return ToolResult(id_, content, name=name or self._names.get(id_))
@@ -294,12 +295,6 @@ class _Pairing:
         while waiting and waiting[0] not in self._unanswered:
             waiting.popleft()
         return waiting[0] if waiting else None
-
-    def _mint(self, wanted: str) -> str:
-        while wanted in self._taken:
-            wanted += "x"
-        self._taken.add(wanted)
-        return wanted
 
 
 def _arguments(raw: msgspec.Raw, param: str) -> str:

@@ -16,7 +16,6 @@ from rivermouth.ir.errors import WireError
 from rivermouth.ir.request import (
     Choose,
     Format,
-    Local,
     Original,
     Request,
     ResponseFormat,
@@ -74,15 +73,10 @@ def build_request(request: Request, model: str) -> Outgoing:
         fields["user"] = request.user
     if request.metadata:
         losses.append("metadata")
-    losses += local_losses(request.local)
+    losses += request.local.wishes()
     if request.stream:
         fields |= {"stream": True, "stream_options": {"include_usage": True}}
     return Outgoing(path=PATH, body=json.encode(fields), losses=tuple(dict.fromkeys(losses)))
-
-
-def local_losses(local: Local) -> list[str]:
-    """The wishes that only an engine on this machine can meet; 0 is a wish too."""
-    return [name for name in local.__struct_fields__ if getattr(local, name) != getattr(Local(), name)]
 
 
 def _as_it_came(original: Original, request: Request, model: str) -> bytes:

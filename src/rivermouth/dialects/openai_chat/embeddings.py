@@ -8,7 +8,6 @@ import struct
 from typing import Any, Final
 
 from rivermouth.dialects.dialect import Answer, Outgoing, Route
-from rivermouth.dialects.openai_chat.build import local_losses
 from rivermouth.dialects.openai_chat.parse import NAME, read_fields, wrong_type
 from rivermouth.dialects.openai_chat.shapes import EmbeddingReply, EmbeddingRequest
 from rivermouth.dialects.openai_chat.splice import write
@@ -90,7 +89,7 @@ def build_embed(request: EmbedRequest, model: str) -> Outgoing:
     fields: dict[str, Any] = {"model": model, "input": list(request.input)}
     if request.dimensions is not None:
         fields["dimensions"] = request.dimensions
-    losses = [*request.unmodelled, *local_losses(request.local), *([] if request.truncate else ["truncate"])]
+    losses = [*request.unmodelled, *request.local.wishes(), *([] if request.truncate else ["truncate"])]
     return Outgoing(path=PATH, body=json.encode(fields), losses=tuple(losses))
 
 

@@ -24,6 +24,7 @@ from rivermouth.ir.events import (
     Usage,
     Warn,
 )
+from rivermouth.ir.names import quoted
 from rivermouth.ir.reply import Choice, Reply
 from rivermouth.ir.request import Request, Text
 from rivermouth.wire import json
@@ -121,7 +122,11 @@ class NativeDecoder:
                 self._open = True
                 events.append(PartStart(0, PartKind.TEXT))
             events.append(TextDelta(0, token.text))
-        return events if wire.generated_text is None else events + self._close(wire.details)
+        whole = wire.generated_text
+        if whole and not self._open:  # a server that says all of it at once
+            self._open = True
+            events += [PartStart(0, PartKind.TEXT), TextDelta(0, whole)]
+        return events if whole is None else events + self._close(wire.details)
 
     def eof(self) -> list[Event]:
         if self._done:
@@ -137,7 +142,7 @@ class NativeDecoder:
             events.append(usage)
         word = details.finish_reason if details is not None else None
         if word is not None and word not in FINISH_IN:
-            events.append(Warn(f"the upstream's finish_reason {word!r} is not known", "finish_reason"))
+            events.append(Warn(f"the upstream's finish_reason {quoted(word)} is not known", "finish_reason"))
         return [*events, Finish(FINISH_IN.get(word or "", Reason.STOP))]
 
 

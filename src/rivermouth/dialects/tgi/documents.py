@@ -17,7 +17,7 @@ def encode_info(info: ServerInfo, answer: Answer) -> bytes:
         "model_id": info.model.id,
         "model_sha": info.model.digest,
         "model_pipeline_tag": "text-generation",
-        "max_concurrent_requests": info.max_concurrent_calls,
+        "max_concurrent_requests": None,
         "max_best_of": 1,
         "max_stop_sequences": None,
         "max_input_tokens": context - 1 if context is not None else None,

@@ -30,8 +30,8 @@ from rivermouth.ir.events import (
     merge_usage,
 )
 from rivermouth.ir.lanes import WAITING_CAP_CHARS, Lanes, Said
-from rivermouth.ir.reply import Choice, Reply
-from rivermouth.ir.request import File, Image, Refusal, Text
+from rivermouth.ir.media import plain_text, sentence
+from rivermouth.ir.reply import Reply
 from rivermouth.wire import json
 
 _SPOKEN: Final = frozenset({PartKind.TEXT, PartKind.REFUSAL, PartKind.IMAGE, PartKind.FILE})
@@ -173,7 +173,7 @@ def encode_native(reply: Reply, answer: Answer) -> bytes:
     """The whole answer; in a list of one on the compatible route (O3), with details if they were asked for."""
     wanted = wishes(answer.request)
     choice = reply.choices[0]
-    text = "".join(_texts(choice))
+    text = plain_text(choice.parts)
     document: dict[str, Any] = {"generated_text": wanted.prompt + text}
     if wanted.details:
         word = finish_word(Finish(choice.reason, choice.stop_sequence))
@@ -186,25 +186,6 @@ def finish_word(event: Finish) -> str:
     """`finish_reason`; a stop that the client's own sequence brought is said so."""
     word = FINISH_OUT[event.reason]
     return STOP_SEQUENCE if word == "eos_token" and event.stop_sequence is not None else word
-
-
-def sentence(kind: PartKind, url: str | None) -> str:
-    """One line of text for an image or a file: never silence."""
-    noun = "image" if kind is PartKind.IMAGE else "file"
-    return f"[{noun}]({url})" if url else f"[{noun}: this protocol cannot carry it]"
-
-
-def _texts(choice: Choice) -> list[str]:
-    texts: list[str] = []
-    for part in choice.parts:
-        match part:
-            case Text() | Refusal():
-                texts.append(part.text)
-            case Image() | File():
-                texts.append(sentence(PartKind.IMAGE if isinstance(part, Image) else PartKind.FILE, part.url))
-            case _:
-                pass
-    return texts
 
 
 def _counted(word: str, usage: Usage | None, pieces: int, seed: int | None) -> dict[str, Any]:

@@ -130,7 +130,7 @@ def write_native(request: Request, losses: set[str]) -> dict[str, Any]:
     for name in ("min_p", "presence_penalty", "logit_bias", "logprobs", "top_logprobs"):
         if getattr(sampling, name) not in (None, False):
             losses.add(name)
-    _write_heat(sampling, parameters, losses)
+    _write_randomness(sampling, parameters, losses)
     if request.max_tokens is not None:
         parameters["max_new_tokens"] = request.max_tokens
     if request.stop:
@@ -141,7 +141,7 @@ def write_native(request: Request, losses: set[str]) -> dict[str, Any]:
     return {"inputs": "\n".join(t for t in texts if t), "parameters": parameters}
 
 
-def _write_heat(sampling: Sampling, parameters: dict[str, Any], losses: set[str]) -> None:
+def _write_randomness(sampling: Sampling, parameters: dict[str, Any], losses: set[str]) -> None:
     """Servers refuse a temperature of 0, and a top_p of 0 or 1, which are ways not to have them."""
     if sampling.temperature == 0 or sampling.top_p == 0:
         parameters["do_sample"] = False

@@ -13,7 +13,7 @@ from rivermouth.dialects.tgi.chat import build_chat, parse_chat, repeat_chat
 from rivermouth.dialects.tgi.parameters import field_error, parse_native, write_native
 from rivermouth.dialects.tgi.tables import CHAT, NAME
 from rivermouth.ir.errors import WireError
-from rivermouth.ir.request import Local, Request, Text, check_translatable
+from rivermouth.ir.request import Request, Text, check_translatable
 from rivermouth.wire import json
 
 _PATHS: Final = {False: "/generate", True: "/generate_stream"}
@@ -59,8 +59,7 @@ def _repeat_native(fields: dict[str, json.Raw], request: Request) -> Outgoing:
 def _native(request: Request) -> Outgoing:
     losses = set(request.unmodelled)
     body = write_native(request, losses)
-    wished = request.local
-    losses |= {n for n in wished.__struct_fields__ if n != "raw" and getattr(wished, n) != getattr(Local(), n)}
+    losses |= {name for name in request.local.wishes() if name != "raw"}
     if request.thinking is not None:
         losses.add("thinking")
     if request.metadata:

@@ -1,4 +1,4 @@
-"""Reading what a client sent: JSON to a shape, and every refusal with the field that is at fault."""
+"""What a client sent: read, with every refusal naming the field that is at fault, and passed on as it came."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from rivermouth.ir.errors import ApiError, WireError, invalid
+from rivermouth.ir.request import Original, Request
 from rivermouth.wire import json
 
 T = TypeVar("T")
@@ -28,6 +29,14 @@ def refusal(error: WireError) -> ApiError:
     """A body that does not fit, as the client's error."""
     words, param, _ = json.misfit(error)
     return invalid(words, param)
+
+
+def as_it_came(original: Original, request: Request, model: str) -> bytes:
+    """A client's body for an upstream of the same protocol: untouched, but for the model and `stream`."""
+    fields = {**original.fields, "model": json.raw(model)}
+    if request.stream is not ("stream" in fields and bytes(fields["stream"]) == b"true"):
+        fields["stream"] = json.raw(request.stream)
+    return json.encode(fields)
 
 
 def said(fields: dict[str, json.Raw], name: str) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import Any, Final
 
 from rivermouth.ir.errors import ADVICE, ApiError, Kind, WireError, kind_of_status
@@ -66,7 +65,7 @@ def upstream_error(who: str, text: str, kind: Kind = Kind.UPSTREAM) -> ApiError:
     return ApiError(kind, text or "the upstream reported an error", provider=who)
 
 
-def read_error(who: str, status: int, headers: Mapping[str, str], body: bytes) -> ApiError:
+def read_error(who: str, status: int, body: bytes) -> ApiError:
     """An upstream's HTTP error, whatever its body is."""
     try:
         text = words(json.decode(body))
@@ -78,16 +77,4 @@ def read_error(who: str, status: int, headers: Mapping[str, str], body: bytes) -
         code = "model_not_found"
     elif kind is Kind.INVALID_REQUEST and _TOO_LONG.search(text):
         code = CONTEXT_TOO_LONG
-    return ApiError(
-        kind,
-        text or f"the upstream answered with HTTP status {status}",
-        code=code,
-        retry_after_s=_retry_after_s(headers),
-        provider=who,
-    )
-
-
-def _retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """Retry-After in seconds.  Its other form, a date, needs a clock, and says nothing here."""
-    value = next((v for k, v in headers.items() if k.lower() == "retry-after"), "").strip()
-    return float(value) if value.isascii() and value.isdigit() and len(value) < 10 else None
+    return ApiError(kind, text or f"the upstream answered with HTTP status {status}", code=code, provider=who)

@@ -17,7 +17,7 @@ import msgspec
 from rivermouth.ir.errors import WireError, invalid
 from rivermouth.ir.names import loss_names, model_name, quoted, unread
 from rivermouth.ir.reply import EmbedReply
-from rivermouth.ir.request import EmbedRequest, Local, Original
+from rivermouth.ir.request import EmbedRequest, Original
 from rivermouth.vendors.cohere.bodies import reader
 from rivermouth.vendors.cohere.counts import Pair
 from rivermouth.vendors.cohere.failures import upstream_error, words
@@ -137,7 +137,7 @@ def embed_members(request: EmbedRequest) -> tuple[dict[str, Any], tuple[str, ...
     """The members that both protocols have, and the losses.  `input_type` is required by newer models."""
     purpose = _purpose(request)
     lost = [name for name in request.unmodelled if name != "input_type" or purpose is None]
-    lost += [n for n in Local.__struct_fields__ if getattr(request.local, n) != getattr(Local(), n)]
+    lost += request.local.wishes()
     members = {"texts": request.input, "input_type": purpose or INPUT_TYPE, "embedding_types": [FLOAT]}
     return (members if request.truncate else {**members, "truncate": "NONE"}), tuple(lost)
 
