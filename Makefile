@@ -24,9 +24,10 @@ check: setup ## format, lint, types and import directions
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: ## measure against a fake upstream, beside nginx, and write docs/benchmarks.md (needs gcc and two cores)
+bench: ## measure beside nginx, and the local engine, and write docs/benchmarks.md (needs gcc and two cores)
 	@requirements/install runtime
 	$(BIN)/python benchmarks/run.py $(ARGS)
+	$(BIN)/python benchmarks/local_engine.py
 
 docs: setup ## write the generated pages again, and test the documentation against the code
 	$(BIN)/python -m docs.generate
@@ -36,7 +37,7 @@ goldens: setup ## write what goes over the wires again, to be read in a diff; no
 	$(BIN)/python -m tests.goldens.regenerate
 
 fault: setup ## the tests that prove one line of the documents: make fault LINE=F7
-	$(BIN)/python -m pytest -v --covering $(LINE) $(ARGS)
+	RIVERMOUTH_CRASHES=8 $(BIN)/python -m pytest -v --covering $(LINE) $(ARGS)
 
 lock: setup ## resolve the dependencies again (UPGRADE=--upgrade for newer versions)
 	$(BIN)/uv pip compile pyproject.toml requirements/build.in --extra openvino --extra dev $(UPGRADE) $(LOCK) \

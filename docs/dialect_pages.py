@@ -116,6 +116,7 @@ LOSSES: Final[dict[str, str]] = {
     "top_k": "sampling",
     "top_logprobs": "probabilities of the tokens",
     "top_p": "sampling",
+    "keep_end": "that the end of an input of embeddings is to be kept where it is cut",
     "truncate": "whether an input of embeddings that is too long may be cut",
     "user": "the end user's name",
 }

@@ -30,6 +30,7 @@ from rivermouth.http.app import OPEN_PATHS
 from rivermouth.http.lifecycle import Lifecycle
 from rivermouth.ir.errors import ADVICE, Kind
 from rivermouth.ir.grammar import DELTAS, STREAM
+from rivermouth.local.places import Queue
 from rivermouth.observe import Metrics
 from rivermouth.providers.quirks import QUIRKS
 from rivermouth.providers.scripted import PERSONAS
@@ -58,6 +59,22 @@ HEADERS: Final[dict[str, tuple[str, str]]] = {
     "x-accel-buffering": ("streams", "`no`: reverse proxies are asked not to hold frames back."),
     "connection": ("streams", "`keep-alive`; `close` on refusals while the server stops."),
     "x-rivermouth-ignored": ("answers", "Fields of the request that the model could not be given."),
+    "x-npu-proxy-device": ("the local engine", "The device that made the answer, as in `CPU` or `GPU.1`."),
+    "x-npu-proxy-execution-device": ("the local engine", "The same."),
+    "x-npu-proxy-routed-device": (
+        "the local engine",
+        "The class that the router chose: `NPU`, `GPU`, `CPU`.",
+    ),
+    "x-npu-proxy-fallback-reason": (
+        "the local engine",
+        "Only where another one made it: `busy`, or `device_fallback` (not here, cannot load it, or too long for it).",
+    ),
+    "x-npu-proxy-route-reason": ("the local engine", "`single_engine_runtime`."),
+    "x-npu-proxy-context-reason": (
+        "the local engine",
+        "`within_npu_limit` or `prompt_exceeds_npu_limit`, by `local.npu_prompt_tokens`.",
+    ),
+    "x-npu-proxy-token-count": ("the local engine", "Tokens of the prompt, as the engine counted them."),
     "retry-after": ("errors", "Whole seconds until another try makes sense, where that is known."),
     "x-should-retry": ("errors of OpenAI and Anthropic", "`true` or `false`, for their SDKs."),
     "x-amzn-errortype": ("errors of Bedrock", "The name of the exception that its SDK raises."),
@@ -79,6 +96,8 @@ ENVIRONMENT: Final[dict[str, str]] = {
         "The proxy on the way to providers, in either case. One on this machine is always called directly."
     ),
     "SSL_CERT_FILE, SSL_CERT_DIR": "The authorities that are trusted, in place of the system's.",
+    "HF_TOKEN": "The token for gated and private repositories of the hub; shown to the hub and to nobody else.",
+    "HF_ENDPOINT": "Another hub than huggingface.co, as in `https://hub.example`.",
     "NO_COLOR": "Set: the terminal gets no faint text.",
     "TERM": "`dumb`: the same.",
 }
@@ -131,7 +150,7 @@ def dialects_page() -> list[str]:
 
 def own_routes_page() -> list[str]:
     """The routes that belong to no dialect."""
-    served = platform(lifecycle=Lifecycle(), inflight=lambda: 0, metrics=bytes, version="")
+    served = platform(lifecycle=Lifecycle(), inflight=lambda: 0, metrics=bytes, queues=list, version="")
     lines = ["## Routes of the server itself", ""]
     cells = []
     for route in served.routes:
@@ -381,6 +400,7 @@ def walk(command: Any, words: str) -> Iterator[tuple[str, Any]]:
 def metrics_page() -> list[str]:
     metrics = Metrics(process=False)
     metrics.ended(EVERYTHING)  # labels show only where something was counted
+    metrics.queues_from(lambda: (Queue(model="", device="CPU", slots=1, active=0, waiting=()),))
     text = metrics.render().decode("utf-8")
     kinds = dict(re.findall(r"^# TYPE (\S+) (\w+)$", text, re.MULTILINE))
     labels = dict(re.findall(r"^(\w+?)(?:_bucket|_created)?\{(.*)\} ", text, re.MULTILINE))

@@ -28,6 +28,8 @@ from rivermouth.http.envelope import CODES
 from rivermouth.http.headers import EXPOSED, ID_NAMES
 from rivermouth.ir.errors import Kind
 from rivermouth.local import pip
+from rivermouth.local.router import HEADERS as DEVICE_HEADERS
+from rivermouth.local.sources.transfer import REFUSALS
 from rivermouth.observe import Metrics
 from rivermouth.providers.quirks import QUIRKS
 from rivermouth.providers.scripted import PERSONAS
@@ -142,7 +144,7 @@ def is_environment(node: ast.AST) -> bool:
 
 
 def test_the_headers_that_are_listed_are_those_that_are_sent() -> None:
-    sent = {name.decode() for name in ID_NAMES}
+    sent = {name.decode() for name in ID_NAMES} | set(DEVICE_HEADERS)
     for path, tree in TREES.items():
         http = "/http/" in path.as_posix()
         for node in ast.walk(tree):
@@ -241,6 +243,7 @@ def test_every_code_of_ours_is_explained_with_its_kind() -> None:
     takers = {taker.name: place for taker in nodes for place in places_of_codes(taker)}
     ours = {code for node in nodes if isinstance(node, ast.Call) for code in codes(node, takers)}
     ours |= {f"{clock}_timeout" for clock in WORDS} | {code for _, _, code, _ in pip.FAILURES} | set(CODES.values())
+    ours |= {code for _, code, _ in REFUSALS.values()}
     assert ours == set(explained)
 
 

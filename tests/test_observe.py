@@ -7,13 +7,15 @@ import contextlib
 import io
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import pytest
 import structlog
 from prometheus_client.parser import text_string_to_metric_families
 
 from rivermouth.ir.errors import Kind
+from rivermouth.local.places import Waiting
 from rivermouth.observe import MASKED_FIELDS, OTHER, Metrics, configure_logging, watch_loop
 from rivermouth.secrets import MASK, Secret
 from rivermouth.store.port import Outcome, Status
@@ -165,6 +167,32 @@ def test_running_calls_are_asked_for_when_someone_scrapes():
     metrics.inflight_from(lambda: len(running))
     running.pop()
     assert samples(metrics)["rivermouth_calls_inflight{}"] == 2
+
+
+class FakeQueue(NamedTuple):
+    device: str
+    active: int
+    waiting: Sequence[Waiting]
+
+
+def test_queues_are_told_by_device_with_the_longest_wait():
+    metrics = Metrics(process=False)
+    assert not any(name.startswith("rivermouth_local") for name in samples(metrics))
+    found = [
+        FakeQueue("CPU", 4, (Waiting(1, 7.5), Waiting(2, 1.0))),
+        FakeQueue("CPU", 1, (Waiting(1, 2.0),)),
+        FakeQueue("NPU", 0, ()),
+    ]
+    metrics.queues_from(lambda: found)
+    told = {name: value for name, value in samples(metrics).items() if name.startswith("rivermouth_local")}
+    assert told == {
+        "rivermouth_local_calls{device=CPU,state=active}": 5,
+        "rivermouth_local_calls{device=CPU,state=waiting}": 3,
+        "rivermouth_local_calls{device=NPU,state=active}": 0,
+        "rivermouth_local_calls{device=NPU,state=waiting}": 0,
+        "rivermouth_local_oldest_wait_seconds{device=CPU}": 7.5,
+        "rivermouth_local_oldest_wait_seconds{device=NPU}": 0,
+    }
 
 
 def test_two_servers_in_one_process_count_apart():

@@ -4,8 +4,8 @@ The network is a hand-made successor machine: embeddings are one-hot, every atte
 (so each block passes its input on), and the output matrix is a table of who follows whom.  Greedy decoding then walks
 the script, free of rounding, while everything around it is real: file, tokenizer, template, memory, sampler, stream.
 
-A token outside the script (the end of any prompt) leads to the script's first.  A token may stand in it only once.
-The file has about 400 KB.
+A token outside the script (the end of any prompt) leads to the script's first.  A token may stand in it only once;
+`cut` divides any text into tokens that do.  The file has about 400 KB, and grows with the square of the script.
 """
 
 from __future__ import annotations
@@ -33,6 +33,29 @@ _U32, _I32, _FLOAT, _BOOL, _STRING, _ARRAY = 4, 5, 6, 7, 8, 9
 _BLOCK: Final = 32
 
 
+CUT_CHARS: Final = 3
+
+
+def cut(said: str, marks: Sequence[str] = ()) -> tuple[str, ...]:
+    """A script that says the text: ASCII, in pieces of a few characters of which no two are the same.
+
+    marks: what is a piece of its own, as often as it may stand in a script, which is once.
+    """
+    rest, pieces = said, [""]
+    while rest:
+        mark = next((mark for mark in marks if rest.startswith(mark)), None)
+        limit = min((at for mark in marks if (at := rest.find(mark)) > 0), default=len(rest))
+        length = len(mark) if mark else min(CUT_CHARS, limit)
+        while not mark and length < limit and rest[:length] in pieces:
+            length += 1
+        if not mark and limit - length == 1:  # no piece of one character: it would be a byte of any prompt
+            length = limit
+        pieces.append(rest[:length])
+        rest = rest[length:]
+    assert len(set(pieces)) == len(pieces), "the text cannot be divided so"
+    return tuple(pieces[1:])
+
+
 def build(
     path: Path,
     script: Sequence[str] = SCRIPT,
@@ -42,18 +65,20 @@ def build(
     template: str | None = TEMPLATE,
     unpacked: bool = False,
     architecture: str = "llama",
+    marks: Sequence[str] = (),
 ) -> Path:
     """Writes the file and returns its path.
 
     loop: after the script comes its beginning, so an answer ends by length, a stop string or a cancel only.
     template: None for a file without a chat template.  unpacked: matrices of F16 instead of Q8_0.
+    marks: special tokens beside the usual ones, which decoding leaves out unless it is asked for them.
     """
-    vocabulary, merges, sequence = _vocabulary(script)
+    vocabulary, merges, sequence = _vocabulary(script, marks)
     size = len(vocabulary)
     successor = dict(pairwise(sequence))
     successor[sequence[-1]] = sequence[0] if loop else END
     tensors = _tensors(size, {token: successor.get(token, sequence[0]) for token in range(size)}, unpacked)
-    keys = _keys(vocabulary, merges, ctx, template, architecture)
+    keys = _keys(vocabulary, merges, ctx, template, architecture, marks)
     path.write_bytes(assemble(keys, tensors))
     return path
 
@@ -93,13 +118,16 @@ def key(name: str, value: object) -> bytes:
     raise TypeError(value)
 
 
-def _vocabulary(script: Sequence[str]) -> tuple[list[str], list[str], list[int]]:
+def _vocabulary(script: Sequence[str], marks: Sequence[str]) -> tuple[list[str], list[str], list[int]]:
     """All tokens, the merges that encode the script's words as one token each, and the script as token numbers."""
     letters = _byte_letters()
-    tokens = [*SPECIAL, *letters]
+    tokens = [*SPECIAL, *letters, *marks]
     merges: list[str] = []
     sequence: list[int] = []
     for word in script:
+        if word in marks:
+            sequence.append(tokens.index(word))
+            continue
         if not word.isascii():  # as single bytes, on purpose: a character then spans tokens
             sequence += [len(SPECIAL) + byte for byte in word.encode()]
             continue
@@ -124,7 +152,9 @@ def _byte_letters() -> list[str]:
     return [letters[byte] for byte in range(256)]
 
 
-def _keys(tokens: list[str], merges: list[str], ctx: int, template: str | None, architecture: str) -> list[bytes]:
+def _keys(
+    tokens: list[str], merges: list[str], ctx: int, template: str | None, architecture: str, marks: Sequence[str]
+) -> list[bytes]:
     width = len(tokens)
     values: dict[str, object] = {
         "general.architecture": architecture,
@@ -144,7 +174,7 @@ def _keys(tokens: list[str], merges: list[str], ctx: int, template: str | None, 
         "tokenizer.ggml.model": "gpt2",
         "tokenizer.ggml.pre": "smollm",
         "tokenizer.ggml.tokens": tokens,
-        "tokenizer.ggml.token_type": [3 if token in SPECIAL else 1 for token in tokens],
+        "tokenizer.ggml.token_type": [3 if token in (*SPECIAL, *marks) else 1 for token in tokens],
         "tokenizer.ggml.merges": merges,
         "tokenizer.ggml.bos_token_id": BEGIN,
         "tokenizer.ggml.eos_token_id": END,

@@ -22,7 +22,11 @@ from rivermouth.engine.deadlines import Limits
 from rivermouth.engine.engine import Engine, Settings
 from rivermouth.engine.interrupt import By
 from rivermouth.engine.record import Recorder
+from rivermouth.local.catalog import load_catalog
+from rivermouth.local.places import Limits as QueueLimits
 from rivermouth.local.provider import LocalProvider
+from rivermouth.local.references import Pulls
+from rivermouth.local.starter import Starter
 from rivermouth.observe import Metrics, watch_loop
 from rivermouth.providers.provider import Provider
 from rivermouth.providers.signing import Signer
@@ -121,6 +125,7 @@ async def services(
             ended=ended,
         )
         metrics.inflight_from(lambda: len(engine.inflight))
+        metrics.queues_from(local.pool.queues)
         watch = asyncio.create_task(watch_loop(metrics))
         stack.callback(watch.cancel)
         yield Services(config, engine, catalog, local, metrics, recorder)
@@ -133,6 +138,19 @@ def local_provider(config: Config, data: DataDir) -> LocalProvider:
         keep_alive_s=config.local.keep_alive,
         max_models=config.local.max_models,
         chat_template=config.local.chat_template,
+        wanted=config.local.devices,
+        npu_tokens=config.local.npu_prompt_tokens,
+        limits=QueueLimits(
+            max_active=1 if config.local.profile == "single" else config.local.max_active,
+            max_waiting=config.local.max_waiting,
+            wait_s=config.local.wait_s,
+        ),
+        starter=Starter(check_memory=config.local.check_memory),
+        kv_bytes=config.local.context_memory_bytes,
+        step_s=config.local.step_s,
+        catalog=load_catalog(config.local.catalog),
+        pulls=Pulls(config.local.pulls),
+        pull_limit_bytes=config.local.pull_limit_bytes,
     )
 
 

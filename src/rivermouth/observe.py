@@ -13,7 +13,7 @@ import asyncio
 import logging
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
 from typing import Any, Final, Literal, Protocol, TextIO
 
 import structlog
@@ -26,6 +26,8 @@ from prometheus_client import (
     ProcessCollector,
     generate_latest,
 )
+from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 from rivermouth.secrets import MASK, Secret, redact
 
@@ -176,6 +178,47 @@ class EndedCall(Protocol):
     def attempts(self) -> Sequence[EndedAttempt]: ...
 
 
+class OneWaiting(Protocol):
+    @property
+    def age_s(self) -> float: ...
+
+
+class OneQueue(Protocol):
+    """What metrics read of the calls of one model on one device."""
+
+    @property
+    def device(self) -> str: ...
+    @property
+    def active(self) -> int: ...
+    @property
+    def waiting(self) -> Sequence[OneWaiting]: ...
+
+
+class QueueCollector(Collector):
+    """Looks at the queues of local models whenever someone scrapes.  Labels are devices, which are few."""
+
+    def __init__(self) -> None:
+        self.look: Callable[[], Sequence[OneQueue]] = tuple
+
+    def collect(self) -> Iterator[Metric]:
+        calls = GaugeMetricFamily(
+            "rivermouth_local_calls", "Calls of local models, by device: active or waiting.", labels=("device", "state")
+        )
+        oldest = GaugeMetricFamily(
+            "rivermouth_local_oldest_wait_seconds", "How long the first in a device's queues has waited.",
+            labels=("device",),
+        )  # fmt: skip
+        found: dict[str, list[OneQueue]] = {}
+        for queue in self.look():
+            found.setdefault(queue.device, []).append(queue)
+        for device, queues in found.items():
+            calls.add_metric((device, "active"), sum(queue.active for queue in queues))
+            calls.add_metric((device, "waiting"), sum(len(queue.waiting) for queue in queues))
+            ages = [one.age_s for queue in queues for one in queue.waiting]
+            oldest.add_metric((device,), max(ages, default=0.0))
+        yield from (calls, oldest)
+
+
 class Labelled:
     """A metric's children by their labels; looking one up in the metric itself is dearer than counting.
 
@@ -224,6 +267,8 @@ class Metrics:
         )
         self._tokens = Labelled(Counter("tokens", "Tokens of calls that ended.", ("model", "direction"), **new))
         self._chunks = Labelled(Counter("chunks", "Content events sent to clients.", ("dialect",), **new))
+        self._queues = QueueCollector()
+        self.registry.register(self._queues)
         self._loop_lag = Gauge("event_loop_lag_seconds", "The loop's worst recent lateness.", **new)
 
     def allow(self, models: Iterable[str], providers: Iterable[str]) -> None:
@@ -234,6 +279,10 @@ class Metrics:
     def inflight_from(self, count: Callable[[], int]) -> None:
         """Ask this for the number of running calls whenever someone scrapes."""
         self._inflight.set_function(count)
+
+    def queues_from(self, look: Callable[[], Sequence[OneQueue]]) -> None:
+        """Ask this for the queues of local models whenever someone scrapes."""
+        self._queues.look = look
 
     def ended(self, call: EndedCall) -> None:
         """Count a call and its attempts: once for each final record.  None is not counted, 0 is (F29)."""

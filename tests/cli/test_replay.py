@@ -144,7 +144,21 @@ class TestWhose:
     def test_noise_is_nobodys(self, noise: bytes) -> None:
         assert guess(noise) == []
 
-    @pytest.mark.parametrize("text", [b"", b"# A page\n\nof text\n", b'{"a": 1}\n', b"data: {}\n\n"])
+    @pytest.mark.parametrize(
+        ("text", "says"), [(b"", "nothing in it"), (b" \n", "nothing in it"), (b'{"a": 1}\n', "whole answer")]
+    )
+    @pytest.mark.parametrize("source", [(), ("--from", "anthropic")], ids=["unknown", "named"])
+    def test_a_file_without_a_stream_is_said_to_have_none(
+        self, cli: Cli, tmp_path: Path, source: tuple[str, ...], text: bytes, says: str
+    ) -> None:
+        file = tmp_path / "any"
+        file.write_bytes(text)
+        ran = cli("replay", file, "--events", *source)
+        assert (ran.code, ran.out) == (1, "")
+        assert ran.err.startswith("rivermouth: this is no stream")
+        assert says in ran.err
+
+    @pytest.mark.parametrize("text", [b"# A page\n\nof text\n", b"[1]\n", b"data: {}\n\n"])
     def test_what_is_no_stream_is_said_to_be_none(self, cli: Cli, tmp_path: Path, text: bytes) -> None:
         file = tmp_path / "any"
         file.write_bytes(text)
@@ -214,6 +228,11 @@ def test_it_reads_a_pipe_and_survives_a_reader_that_leaves(tmp_path: Path) -> No
     whole = subprocess.run(command, input=data, capture_output=True, env=environment(), timeout=25, check=True)
     assert whole.stdout.endswith(b"data: [DONE]\n\n")
     assert whole.stderr == b""
-    script = " ".join(command) + " | head -c 1"
-    left = subprocess.run(["sh", "-c", script], input=data, capture_output=True, env=environment(), timeout=25)
-    assert (left.stdout, left.stderr) == (b"d", b"")
+    piece, *_, end = stream("ollama/chat_text").read_bytes().splitlines(keepends=True)
+    more_than_a_pipe_holds = piece * 3000 + end
+    for options, first in (("--to openai_chat", b"d"), ("--events", b"{")):
+        script = f"({' '.join(COMMAND)} replay - {options}; echo $? >&2) | head -c 1"
+        left = subprocess.run(
+            ["sh", "-c", script], input=more_than_a_pipe_holds, capture_output=True, env=environment(), timeout=25
+        )
+        assert (left.stdout, left.stderr) == (first, b"0\n"), options

@@ -5,20 +5,24 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from rivermouth.cli.bots import warn
 from rivermouth.cli.certificate import usable
 from rivermouth.cli.places import ADDRESS_FILE, addresses, announced, running
-from rivermouth.cli.serve import FIRST_STEPS, address, welcome
+from rivermouth.cli.serve import FIRST_STEPS, address, wanted_at_once, welcome
 from rivermouth.cli.term import Exit
 from rivermouth.config import Config, HttpConfig, ProviderConfig, ServerConfig
+from rivermouth.config.schema import LocalConfig
+from rivermouth.local.registry import Registry
 from rivermouth.secrets import Secret
 from rivermouth.store.datadir import DataDir
 from tests import running as real
 from tests.cli.asking import Cli, run
 from tests.engine.tls import self_signed
 from tests.fakes import JSON, Asked, FakeUpstream
+from tests.local.asking import install
 from tests.running import Running
 
 
@@ -42,6 +46,15 @@ def test_the_welcome_names_what_there_is(data_dir: Path) -> None:
     assert lines[0] == "Rivermouth answers on http://127.0.0.1:8080"
     assert lines[2:] == ["  models     1 local model: tiny:latest", "  providers  scripted, lab"]
     assert "the-key" not in "".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("name", "scripted", "told"), [("tiny", False, 0), ("scripted", True, 0), ("scripted", False, 1)]
+)
+def test_the_welcome_says_that_a_default_model_is_nowhere(data_dir: Path, name: str, scripted: bool, told: int) -> None:
+    config = Config(server=ServerConfig(default_model=name))
+    lines = welcome(["http://127.0.0.1:8080"], DataDir(data_dir), ["tiny:latest"], config, scripted=scripted)
+    assert len([line for line in lines if f"nothing here is called {name}" in line]) == told
 
 
 def test_two_servers_do_not_share_a_data_directory(server: Running) -> None:
@@ -178,5 +191,18 @@ async def test_who_answers_as_a_rivermouth_is_asked_with_the_configured_key(data
 def test_a_second_address_is_exposed_as_little_as_the_first(cli: Cli, tmp_path: Path) -> None:
     done = cli("serve", "--also", "0.0.0.0:0", "--port", "0", "--data-dir", tmp_path)
     assert done.code == Exit.CONFIG
-    assert "0.0.0.0" in done.err
+    assert "command line: --also: 0.0.0.0" in done.err
     assert "server.keys" in done.err
+
+
+def test_a_single_user_s_model_is_loaded_at_once(models: Registry, tiny_file: Path) -> None:
+    """The default one, or the only one; nobody guesses between two, and in the other profile none is."""
+    single = Config(local=LocalConfig(profile="single"))
+    assert wanted_at_once(single, models) is None
+    install(models, "tiny", tiny_file)
+    assert wanted_at_once(single, models) == "tiny:latest"
+    assert wanted_at_once(Config(), models) is None
+    install(models, "other:v1", tiny_file)
+    assert wanted_at_once(single, models) is None
+    default = msgspec.structs.replace(single, server=ServerConfig(default_model="tiny"))
+    assert wanted_at_once(default, models) == "tiny:latest"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args
 
 import msgspec
 import pytest
 
-from rivermouth.config import Config, ConfigError, load, override, parse
+from rivermouth.config import Config, ConfigError, default_model_doubt, load, override, parse
 from rivermouth.config.schema import ConfigFile, Duration
 from tests.engine.tls import self_signed
 
@@ -65,6 +67,10 @@ text = "none"
 [local]
 keep_alive = "1h30m"
 chat_template = false
+devices = ["NPU", "GPU.1", "CPU"]
+npu_prompt_tokens = 900
+max_waiting = 0
+wait_s = 0
 """
 ENVIRON = {"RIVERMOUTH_KEY": "rk-1234567890", "OPENAI_API_KEY": "sk-1234567890", "LAB_KEY": "lab-1234567890"}
 
@@ -97,6 +103,8 @@ def test_the_documented_file_loads(tmp_path: Path):
     assert config.endpoints["lab-eu"].price is not None
     assert config.endpoints["lab-eu"].price.cost(1_000_000, 100_000) == 3.5
     assert (config.local.keep_alive, config.local.chat_template) == (5400, False)
+    assert (config.local.devices, config.local.npu_prompt_tokens) == (("NPU", "GPU.1", "CPU"), 900)
+    assert (config.local.max_waiting, config.local.wait_s) == (0, 0)
     assert config.openai.role == "every"
     assert config.gemini.finish_reason == "every"
 
@@ -167,6 +175,10 @@ FAULTS = {
         '[local]\nkeep_alive = "5 min"',
         "rivermouth.toml:2: local.keep_alive: expected a duration as in 300 or '5m', got '5 min'",
     ),
+    "no device": (
+        '[local]\ndevices = ["CPU", "TPU"]',
+        "rivermouth.toml:2: local.devices[1]: must be NPU, GPU or CPU, or one of several as in GPU.1",
+    ),
     "preset without a key": (
         "[providers.kimi]",
         "rivermouth.toml:1: providers.kimi: needs api_key, or KIMI_API_KEY or MOONSHOT_API_KEY in the environment",
@@ -184,7 +196,21 @@ FAULTS = {
     ),
     "not an address": (
         '[providers.l]\ndialect = "ollama"\nbase_url = "x:1"',
-        "rivermouth.toml:3: providers.l.base_url: expected string matching regex '^https?://[^/\\\\s]+'",
+        "rivermouth.toml:3: providers.l.base_url: must begin with http:// or https://, and a host",
+    ),
+    "a host with a scheme": (
+        '[http]\nallowed_hosts = ["a.example", "https://b.example"]',
+        (
+            "rivermouth.toml:2: http.allowed_hosts[1]: must be a name alone, without scheme, port and path: "
+            '"example.org"'
+        ),
+    ),
+    "an origin without a scheme": (
+        '[http]\nallowed_origins = ["b.example"]',
+        (
+            "rivermouth.toml:2: http.allowed_origins[0]: must be an origin as in "
+            '"https://example.org", without a path; or "http://host:*", "scheme://*", "*"'
+        ),
     ),
     "reserved name": ('[providers.local]\npython = "a:b"', "rivermouth.toml:1: providers.local: this name is taken"),
     "python and more": (
@@ -279,6 +305,8 @@ def test_an_open_server_starts_on_loopback_only(server, starts):
 def test_the_command_line_cannot_open_it_either():
     with pytest.raises(ConfigError, match="command line: --host"):
         override(Config(), host="0.0.0.0")
+    with pytest.raises(ConfigError, match="command line: --also"):
+        override(Config(), host="0.0.0.0", option="--also")
     assert override(Config(), port=9).server.port == 9
 
 
@@ -288,6 +316,84 @@ DURATIONS = [(300, 300), (1.5, 1.5), ("5m", 300), ("1h30m", 5400), ("250ms", 0.2
 @pytest.mark.parametrize(("said", "seconds"), DURATIONS)
 def test_durations_are_read_as_ollama_writes_them(said, seconds):
     assert Duration.parse(said) == seconds
+
+
+def constraints(of: object) -> Iterator[msgspec.Meta]:
+    """Every one in a type of the schema, however deep."""
+    if isinstance(of, type) and issubclass(of, msgspec.Struct):
+        for field in msgspec.structs.fields(of):
+            yield from constraints(field.type)
+    yield from (c for c in getattr(of, "__metadata__", ()) if isinstance(c, msgspec.Meta))
+    for inner in get_args(of):
+        yield from constraints(inner)
+
+
+def test_no_fault_shows_a_regular_expression():
+    patterns = [c for c in constraints(ConfigFile) if c.pattern is not None]
+    assert len(patterns) > 5
+    assert [c.pattern for c in patterns if not (c.description or "").startswith("must ")] == []
+
+
+HOSTS = {
+    "example.org": True,
+    "[::1]": True,
+    "192.168.1.2": True,
+    "a_b.internal": True,
+    "https://example.org": False,
+    "example.org:8080": False,
+    "example.org/llm": False,
+    "*.example.org": False,
+    "::1": False,
+}
+ORIGINS = {
+    "https://example.org": True,
+    "https://example.org/": True,
+    "http://localhost:*": True,
+    "http://[::1]:3000": True,
+    "app://*": True,
+    "vscode-webview://abc": True,
+    "*": True,
+    "null": True,
+    "example.org": False,
+    "example.org:*": False,
+    "https://example.org/page": False,
+    "https://*.example.org": False,
+    "https://": False,
+}
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "fits"),
+    [*(("allowed_hosts", v, f) for v, f in HOSTS.items()), *(("allowed_origins", v, f) for v, f in ORIGINS.items())],
+)
+def test_a_name_that_no_request_could_fit_is_refused(key, value, fits):
+    text = f"[http]\n{key} = ['{value}']\n"
+    if fits:
+        assert getattr(parse(text, "f", {}, DIALECTS).http, key) == (value,)
+    else:
+        assert f"http.{key}[0]: must be" in problems(text)[0]
+
+
+BOT = '[providers.bot]\npython = "a:b"\n[models.mine]\nendpoints = ["bot/x"]\n'
+DEFAULTS = [
+    ("", "m:latest", None),
+    ("", "m", None),
+    ("", "scripted/x", None),
+    ("", "mm:latest", "nothing here is called mm:latest; did you mean m:latest?"),
+    ("", "bto/x", "nothing here is called bto/x"),
+    (BOT, "mine", None),
+    (BOT, "bot/x", None),
+    (BOT, "x", None),  # the provider may list it
+    (BOT, "bto/x", "nothing here is called bto/x, unless a provider lists it"),
+]
+
+
+@pytest.mark.parametrize(("text", "name", "doubt"), DEFAULTS)
+def test_a_default_model_that_is_nowhere_is_doubted(text, name, doubt):
+    config = parse(f'[server]\ndefault_model = "{name}"\n{text}', "f", {}, DIALECTS)
+    said = default_model_doubt(config, ["m:latest"])
+    assert said == (f"server.default_model: {doubt}" if doubt else None)
+    assert default_model_doubt(Config(), []) is None
 
 
 def test_config_and_file_say_the_same_keys():

@@ -125,6 +125,7 @@ def test_what_an_embedding_loses_is_named(name: str) -> None:
     assert dialect.build_embed is not None
     wishes: dict[str, dict[str, Any]] = {
         "truncate": {"truncate": False},
+        "keep_end": {"keep_end": True},
         "dimensions": {"dimensions": 7},
         "keep_alive_s": {"local": Local(keep_alive_s=0)},
         "context_tokens": {"local": Local(context_tokens=512)},

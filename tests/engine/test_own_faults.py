@@ -12,7 +12,7 @@ from rivermouth.ir.errors import Kind
 from rivermouth.ir.events import Event, Finish, PartKind, PartStart, Reason, Start, TextDelta
 from rivermouth.ir.reply import EmbedReply, ModelInfo
 from rivermouth.ir.request import EmbedRequest, Request
-from rivermouth.providers.provider import NOTHING, Batch, Lease, Onward
+from rivermouth.providers.provider import NO_HEADERS, NOTHING, Batch, Lease, Onward
 from rivermouth.store.datadir import DataDir
 from rivermouth.store.port import Status
 from tests.engine.client import asking, connected
@@ -29,6 +29,7 @@ class Broken:
 
     name = "broken"
     dialect = None
+    headers = NO_HEADERS
 
     def __init__(self, *batches: list[Event], opens: bool = True) -> None:
         self._batches = batches
@@ -54,7 +55,9 @@ class Broken:
     async def close(self) -> None:
         self.closed += 1
 
-    async def embed(self, request: EmbedRequest, model: str, warn: Callable[[str], None]) -> EmbedReply:
+    async def embed(
+        self, request: EmbedRequest, model: str, lease: Lease, *, warn: Callable[[str], None]
+    ) -> EmbedReply:
         raise ZeroDivisionError("a fault in embed")
 
     async def models(self) -> list[ModelInfo]:
@@ -115,6 +118,25 @@ async def test_of_embeddings_too(tmp_path: Path) -> None:
         async with asking(server.port, "/v1/embeddings", {"model": "scripted/x", "input": "x"}) as answer:
             assert answer.status == 500
             assert "internal error (ZeroDivisionError)" in OPENAI.refused(await answer.json())
+
+
+async def test_that_it_has_no_credentials_is_told_in_full_to_the_operator_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing was sent, so the client does not hear that its provider refused anything."""
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+    reason = "no AWS credentials for the profile nobody: profile not found"
+    with lab(tmp_path, PLAIN + '[providers.bedrock]\nregion = "eu-west-1"\nprofile = "nobody"\n') as server:
+        for speaks in ALL:
+            async with asking(server.port, speaks.path, talk("bedrock/m")) as answer:
+                assert answer.status == 500
+                told = speaks.refused(await answer.json())
+            assert told == "this server has no AWS credentials for bedrock; its log says why"
+            record = await server.record(answer.call_id)
+            assert (record.status, record.kind) == (Status.FAILED, Kind.INTERNAL)
+            assert reason in (record.attempts[0].message or "")
+            assert any(line.get("call") == answer.call_id and reason in line.get("reason", "") for line in server.log)
 
 
 @pytest.mark.fault("F30")

@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 
 from rivermouth.dialects import discover
-from rivermouth.engine.call import Call
+from rivermouth.engine.call import Call, Head
 from rivermouth.engine.deadlines import Deadlines, Limits
 from rivermouth.engine.output import output
 from rivermouth.engine.pump import CHECKPOINT_S, Flow, Passage
@@ -17,7 +17,7 @@ from rivermouth.ir.errors import ApiError
 from rivermouth.ir.events import Event, Finish, PartEnd, PartKind, PartStart, Reason, Start, TextDelta
 from rivermouth.ir.grammar import GrammarError
 from rivermouth.ir.request import Message, Request, Role, Text
-from rivermouth.providers.provider import Batch, Onward
+from rivermouth.providers.provider import NO_HEADERS, Batch, Onward
 from rivermouth.routing.endpoint import Endpoint
 from rivermouth.store.port import CallRecord, Checkpoint
 from tests.engine.jumping import jump
@@ -40,10 +40,10 @@ class FakeClient:
             self.got.append(data)
         return not self.slow
 
-    async def send(self, data: bytes, *, last: bool, ignored: tuple[str, ...]) -> None:
+    async def send(self, data: bytes, *, last: bool, head: Head) -> None:
         raise AssertionError("the straight way waits for nobody")
 
-    async def document(self, body: bytes, *, ignored: tuple[str, ...]) -> None:
+    async def document(self, body: bytes, *, head: Head) -> None:
         raise AssertionError("this is a stream")
 
     async def fail(self, error: ApiError) -> None:
@@ -55,6 +55,8 @@ class FakeClient:
 
 class FakeUpstream:
     """Nothing is read from it."""
+
+    headers = NO_HEADERS
 
     async def read(self, onward: Onward | None = None) -> Batch:
         raise AssertionError("the straight way reads nothing")

@@ -32,6 +32,7 @@ THEIRS: Final = {
     "content_language": "tlh",
     "vary": MARK,
     "x_rivermouth_ignored": MARK,
+    "x_npu_proxy_device": MARK,
     "keep_alive": "timeout=1",
     "trailer": "x-sum",
     "alt_svc": 'h3=":443"',

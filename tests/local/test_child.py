@@ -11,7 +11,7 @@ import pytest
 from rivermouth.ir.errors import Kind
 from rivermouth.local.child import PROMPT_CAP_TOKENS, STEP_TOKENS, Engine, serve, unfit
 from rivermouth.local.commands import Commands, Taken, Unreadable
-from rivermouth.local.protocol import Began, Cancel, Delta, Done, Failed, Generate, Load, Word
+from rivermouth.local.protocol import Beat, Began, Cancel, Delta, Done, Failed, Generate, Load, Word
 
 
 def done(identity: int, reason: str) -> Done:
@@ -22,6 +22,7 @@ class FakeEngine:
     """Says one word a step for each live generation; writes down what it was told to do."""
 
     def __init__(self) -> None:
+        self.says = True
         self.live: list[int] = []
         self.log: list[str] = []
 
@@ -43,7 +44,7 @@ class FakeEngine:
 
     def step(self) -> list[Word]:
         self.log.append(f"step {self.live}")
-        return [Delta(identity, "x") for identity in self.live]
+        return [Delta(identity, "x") for identity in self.live] if self.says else []
 
     def release(self) -> None:
         self.log.append("release")
@@ -101,6 +102,18 @@ def test_it_waits_only_when_there_is_nothing_to_do() -> None:
     run(engine, commands, [])
     assert commands.waits == [True, False, True, True]
     assert engine.log == ["release", "admit 1", "step [1]", "cancel 1", "release", "cancel 1", "release"]
+
+
+def test_it_says_that_it_goes_on_when_it_has_had_nothing_else_to_say() -> None:
+    """A long prompt makes no text; the server must not take that for a hang."""
+    engine = FakeEngine()
+    engine.says = False
+    times = iter([0.0, 0.1, 0.5, 1.2, 1.3, 1.4, 2.4, 2.5, 2.6])
+    sent: list[list[Word]] = []
+    commands = FakeCommands([], [], [], [])
+    serve(cast("Engine", engine), cast("Commands", commands), [generate(1)], sent.append, lambda: next(times))
+    assert sent == [[Began(1, 1)], [Beat()], [Beat()]]
+    assert len(engine.log) == 6, "admitted, and five steps"
 
 
 @pytest.mark.fault("F10")

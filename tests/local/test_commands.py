@@ -13,7 +13,7 @@ from tests.every_way import every_way
 
 ASK = Generate(id=7, prompt="é\u2028", context_tokens=8, stop=("a\nb",))
 LOAD = Load(path="p", device="CPU", properties={}, max_active=1, context_tokens=8, end_tokens=(2,), prefix_cache=False)
-CAP = 200
+CAP = 400
 
 
 def padded(identity: int, size: int) -> bytes:

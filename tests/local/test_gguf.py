@@ -62,6 +62,16 @@ def test_a_file_of_half_floats_is_marked(tmp_path: Path) -> None:
     assert facts.quantization == "F16"
 
 
+def test_every_token_that_ends_an_answer_is_known(whole: bytes, scratch: Path) -> None:
+    """The one that is named by another key here ends an answer all the same."""
+    for end in ("eot", "eom"):
+        scratch.write_bytes(whole.replace(b"tokenizer.ggml.eos_token_id", f"tokenizer.ggml.{end}_token_id".encode()))
+        assert inspect(scratch).end_tokens == (2,)
+    scratch.write_bytes(whole.replace(b"tokenizer.ggml.eos_token_id", b"tokenizer.ggml.eox_token_id"))
+    with pytest.raises(GgufError):
+        inspect(scratch)
+
+
 def test_a_file_without_a_template_says_so(tmp_path: Path) -> None:
     assert inspect(build(tmp_path / "plain.gguf", template=None)).template is None
 

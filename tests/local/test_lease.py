@@ -11,6 +11,7 @@ from typing import Final
 import pytest
 
 from rivermouth.local.pool import Limits, SlotLease
+from rivermouth.local.router import WITHIN, Route
 from rivermouth.routing.policy import BACKOFF_MAX_S
 from rivermouth.store.port import Status
 from tests.engine.client import connected
@@ -26,7 +27,7 @@ SLOTS: Final = 4
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory, files: dict[str, Path]) -> Iterator[Lab]:
-    with lab(tmp_path_factory.mktemp("lease"), scripted=False) as made:
+    with lab(tmp_path_factory.mktemp("lease"), f"[local]\nmax_active = {SLOTS}\n", scripted=False) as made:
         install(made.inside.services.local.registry, "loop", files["loop"])
         yield made
 
@@ -43,7 +44,7 @@ def all_taken(server: Lab, *, wait_s: float = 60.0) -> Iterator[None]:
     local = server.inside.services.local
 
     async def lease() -> SlotLease:
-        return await local.pool.lease(local.registry.get("loop"))
+        return await local.pool.lease(local.registry.get("loop"), Route("CPU", "CPU", WITHIN))
 
     with ExitStack() as held:
         for _ in range(SLOTS):

@@ -8,15 +8,17 @@ import select
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from rivermouth.ir.errors import ApiError, Kind
-from rivermouth.local.child import native_reason
-from rivermouth.local.process import EngineProcess, EngineSpec, child_environment, exit_words
+from rivermouth.local.process import Crash, EngineProcess, EngineSpec, child_environment, exit_words
 from rivermouth.local.protocol import LINE_CAP_BYTES, Generate
 from rivermouth.local.provider import LocalProvider
+from rivermouth.local.stdio import native_reason
 from tests.local.asking import asking
 
 pytestmark = pytest.mark.anyio
@@ -91,6 +93,66 @@ async def test_a_step_that_hangs_is_killed_when_its_cancel_is_not_confirmed(file
             pass
 
 
+@pytest.mark.parametrize("max_active", [1, 4], ids=["one at a time", "batching"])
+async def test_a_process_that_stops_stepping_is_killed_and_only_its_calls_fail(
+    files: dict[str, Path], max_active: int
+) -> None:
+    """Nobody asked for an end, and the clients' clocks are far longer."""
+    told: list[Crash] = []
+
+    async def crashed(crash: Crash) -> None:
+        told.append(crash)
+
+    spec = msgspec.structs.replace(spec_of(files["loop"]), step_s=0.4, max_active=max_active)
+    stopped = await EngineProcess.start(spec, crashed=crashed)
+    other = await EngineProcess.start(spec)
+    running = [one.generate(Generate(id=0, prompt="x", context_tokens=2048), timeout_s=60) for one in (stopped, other)]
+    await anext(running[0].stream)
+    begun = time.monotonic()
+    os.kill(stopped.pid, signal.SIGSTOP)
+    with pytest.raises(ApiError, match="no step for") as failed:
+        async for _ in running[0].stream:
+            pass
+    assert time.monotonic() - begun < 5
+    assert failed.value.code == "engine_hangs"
+    assert stopped._process.returncode == -signal.SIGKILL
+    assert len("".join([text async for text in running[1].stream])) > 1000
+    assert other.alive
+    await other.stop()
+    await stopped.stop()
+    assert [(crash.how.code, crash.loaded, crash.answered) for crash in told] == [("engine_hangs", True, 0)]
+
+
+async def test_what_it_wrote_to_stderr_is_told_and_not_to_the_client(tmp_path: Path) -> None:
+    told: list[Crash] = []
+
+    async def crashed(crash: Crash) -> None:
+        told.append(crash)
+
+    pipe = asyncio.subprocess.PIPE
+    program = "import os, sys; sys.stderr.write('driver: out of memory\\n'); sys.stderr.flush(); os.abort()"
+    child = await asyncio.create_subprocess_exec(sys.executable, "-c", program, stdin=pipe, stdout=pipe, stderr=pipe)
+    engine = EngineProcess(spec_of(tmp_path), child, crashed)
+    with pytest.raises(ApiError) as failed:
+        await engine._loaded
+    await engine.stop()
+    assert "driver" not in str(failed.value)
+    assert told[0].stderr == ("driver: out of memory",)
+    assert told[0].pid == engine.pid
+    assert not told[0].loaded
+
+
+async def test_an_end_that_was_asked_for_is_no_crash(files: dict[str, Path]) -> None:
+    async def crashed(crash: Crash) -> None:
+        raise AssertionError(crash)
+
+    engine = await EngineProcess.start(spec_of(files["tiny"]), crashed=crashed)
+    generation = engine.generate(Generate(id=0, prompt="x", context_tokens=2048), timeout_s=10)
+    assert [text async for text in generation.stream]
+    assert engine.answered == 1
+    await engine.stop()
+
+
 async def test_a_cancel_from_another_thread_reaches_the_engine(local: LocalProvider) -> None:
     with await local.prepare(asking(), "loop") as lease:
         generation = lease.loaded.engine.generate(Generate(id=0, prompt="x", context_tokens=2048), timeout_s=10)
@@ -136,7 +198,7 @@ async def test_a_request_too_long_for_its_line_is_refused_and_costs_nobody(local
 async def test_native_code_may_print_what_it_likes() -> None:
     """After the descriptor is taken away, neither Python's nor C's stdout reaches the protocol."""
     program = (
-        "import os; from rivermouth.local.child import _own_stdout; out = _own_stdout();"
+        "import os; from rivermouth.local.stdio import own_stdout; out = own_stdout();"
         "print('noise', flush=True); os.write(1, b'more noise'); os.write(out, b'protocol')"
     )
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)

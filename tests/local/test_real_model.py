@@ -31,11 +31,14 @@ async def test_it_is_pulled_and_knows_the_capital_of_france(data_dir: Path, monk
             raise
         assert frames[-1] == SUCCESS
         (model,) = await local.models()
-        assert model.digest == f"sha256:{SMOLLM2.sha256}"
+        assert model.digest == f"sha256:{SMOLLM2.files[0].sha256}"
         assert (model.license, model.context_tokens, model.quantization) == ("Apache-2.0", 8192, "Q4_1")
         question = asking("What is the capital of France?", sampling=Sampling(temperature=0), max_tokens=24)
         events = await ask(local, "smollm2:135m", question)
         assert "Paris" in text_of(events)
         assert events[-1] == Finish(Reason.STOP)
+        seeded = asking("Tell me a story.", sampling=Sampling(temperature=1.0, seed=7), max_tokens=24)
+        told = [text_of(await ask(local, "smollm2:135m", seeded)) for _ in range(3)]
+        assert told == told[:1] * 3, "whether the prompt is computed or found in memory"
     finally:
         await local.close()

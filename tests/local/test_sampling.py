@@ -128,6 +128,8 @@ def test_the_legacy_form() -> None:
     assert set(PREFIXES) == {role.value for role in Role}
     turns = (Turn("system", "s"), Turn("user", "a"), Turn("assistant", "b"), Turn("tool", "c"), Turn("user", "d"))
     assert role_prefixed(turns) == "System: s\nUser: a\nAssistant: b\nTool: c\nUser: d\nAssistant:"
+    called = Turn("assistant", "", tool_calls=({"function": {"name": "f", "arguments": {}}},))
+    assert role_prefixed((called,)) == 'Assistant: {"name":"f","arguments":{}}\nAssistant:'
 
 
 def test_a_raw_prompt_is_the_text() -> None:

@@ -708,7 +708,7 @@ class TestOthers:
             provider(fake.url, with_embeddings()) as made,
         ):
             warned: list[str] = []
-            reply = await made.embed(EmbedRequest(model="m", input=("a",)), "m", warned.append)
+            reply = await made.embed(EmbedRequest(model="m", input=("a",)), "m", warn=warned.append)
             assert warned == ["truncate"]
             assert reply.vectors == ((1.0, 2.0),)
             assert fake.requests[0].path == "/embed"
@@ -722,7 +722,7 @@ class TestOthers:
     async def test_what_the_dialect_has_not_is_not_found(self) -> None:
         async with provider("http://127.0.0.1:9") as made:
             with pytest.raises(ApiError) as caught:
-                await made.embed(EmbedRequest(model="m", input=("a",)), "m", print)
+                await made.embed(EmbedRequest(model="m", input=("a",)), "m", warn=print)
             assert caught.value.kind is Kind.NOT_FOUND
             with pytest.raises(ApiError):
                 await made.models()

@@ -577,6 +577,6 @@ async def test_it_is_a_provider_without_embeddings() -> None:
     assert (provider.name, provider.dialect) == ("mybot", None)
     assert [m.owner for m in await provider.models()] == ["mybot"]
     with pytest.raises(ApiError) as caught:
-        await provider.embed(EmbedRequest(model="x", input=("a",)), "x", print)
+        await provider.embed(EmbedRequest(model="x", input=("a",)), "x", warn=print)
     assert caught.value.kind is Kind.NOT_FOUND
     await provider.close()

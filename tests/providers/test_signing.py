@@ -188,7 +188,11 @@ async def test_calls_that_come_together_look_for_credentials_once(process: Calla
 
 
 @pytest.mark.parametrize(
-    ("profile", "says"), [(None, "no AWS credentials were found"), ("nobody", "no AWS credentials: profile not found")]
+    ("profile", "says"),
+    [
+        (None, "no AWS credentials were found"),
+        ("nobody", "no AWS credentials for the profile nobody: profile not found"),
+    ],
 )
 async def test_without_credentials_nothing_is_sent(profile: str | None, says: str) -> None:
     signer = SigV4("bedrock", region=REGION, profile=profile)
@@ -196,7 +200,7 @@ async def test_without_credentials_nothing_is_sent(profile: str | None, says: st
         with pytest.raises(ApiError, match=says) as raised:
             await asked_for(made, talk())
         assert fake.requests == []
-    assert (raised.value.kind, raised.value.provider) == (Kind.AUTHENTICATION, "bedrock")
+    assert (raised.value.kind, raised.value.provider) == (Kind.INTERNAL, "bedrock")
 
 
 @pytest.mark.fault("F36")
@@ -233,7 +237,7 @@ async def test_embeddings_are_signed_too(in_environment: None) -> None:
 
     signer = SigV4("bedrock", region=REGION)
     async with FakeUpstream(script) as fake, provider(fake.url, signer) as made:
-        reply = await made.embed(EmbedRequest(model="m", input=("a",)), "amazon.titan-embed-text-v2:0", ignore)
+        reply = await made.embed(EmbedRequest(model="m", input=("a",)), "amazon.titan-embed-text-v2:0", warn=ignore)
         (asked,) = fake.requests
     assert reply.vectors == ((0.5, 1.0),)
     assert is_signed(asked, Credentials(KEY, SECRET, TOKEN))

@@ -172,5 +172,10 @@ async def test_a_name_that_names_no_model_means_the_configured_default() -> None
     names = Catalog(models={}, providers={"local": local}, own=("local",), default="m", now_s=Clock())  # type: ignore[dict-item]
     assert await ids(names, "dummy") == ["local/m:latest"]
     assert await ids(names, "tgi") == ["local/m:latest"]
-    with pytest.raises(ApiError):
+    with pytest.raises(
+        ApiError, match=r"no model was named \('dummy'\), and server.default_model, .* is not set; there are"
+    ):
         await catalog(local).plan("dummy")
+    names = Catalog(models={}, providers={"local": local}, own=("local",), default="mm", now_s=Clock())  # type: ignore[dict-item]
+    with pytest.raises(ApiError, match=r"server\.default_model says 'mm', which is not found; there are: m"):
+        await names.model("tgi")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -32,6 +33,7 @@ retries = 0
 cooldown = false
 [local]
 max_models = 3
+devices = ["CPU"]
 [providers.led]
 python = "tests.sdk.bots:led"
 [providers.parrot]
@@ -71,7 +73,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def served(
     folder: Path, config: str, *, scripted: bool = True, env: dict[str, str] | None = None, module: str = "rivermouth"
 ) -> Iterator[Served]:
-    env = {"PYTHONPATH": str(ROOT), **(env or {})}
+    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    env = {"PYTHONPATH": path, **(env or {})}
     with running(folder, config, scripted=scripted, env=env, module=module) as server:
         seen = Served(server)
         try:

@@ -69,7 +69,7 @@ class TestText:
             "message_stop",
         ]
 
-    @pytest.mark.parametrize("prefix", ["/anthropic", "/v1"])
+    @pytest.mark.parametrize("prefix", ["/anthropic", "/v1", "/anthropic/v1"])
     def test_other_places(self, back: Served, prefix: str) -> None:
         with anthropic.Anthropic(base_url=back.url + prefix, api_key="any", max_retries=0) as sdk:
             assert text_of(streamed(sdk)) == echo("Hi")

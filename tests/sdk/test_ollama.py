@@ -315,7 +315,7 @@ class TestEmbeddings:
     def test_a_model_that_has_none(self, sdk: ollama.Client) -> None:
         with pytest.raises(ollama.ResponseError) as raised:
             sdk.embed("tiny", "river")
-        assert raised.value.status_code == 404
+        assert raised.value.status_code == 400
 
 
 class TestModels:

@@ -19,6 +19,8 @@ app = typer.Typer(
 )
 calls_app = typer.Typer(help="What happened: the calls, newest first.", invoke_without_command=True)
 app.add_typer(calls_app, name="calls")
+doctor_app = typer.Typer(help="Look at everything; fail when something is broken.", invoke_without_command=True)
+app.add_typer(doctor_app, name="doctor")
 
 Config = Annotated[Path | None, typer.Option("--config", help="rivermouth.toml; default: the one here, if any.")]
 Data = Annotated[
@@ -112,29 +114,63 @@ def demo(
 
 @app.command()
 def pull(
-    name: Annotated[str, typer.Argument(help="As in smollm2:135m.")],
+    what: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODEL",
+            help="A name as in smollm2:135m, hf:ORG/REPOSITORY[/FILE.gguf][@REVISION], https://..., or file:PATH.",
+        ),
+    ],
     file: Annotated[
-        Path | None, typer.Option("--file", exists=True, dir_okay=False, help="A GGUF file of your own.")
+        Path | None, typer.Option("--file", exists=True, help="A GGUF file, or a folder with an OpenVINO model.")
     ] = None,
+    name: Annotated[str | None, typer.Option("--name", help="What it is to be called here.")] = None,
     sha256: Annotated[str | None, typer.Option("--sha256", help="What the file's digest must be.")] = None,
+    accept_license: Annotated[
+        str | None, typer.Option("--accept-license", metavar="NAME", help="A restricted licence that you accept.")
+    ] = None,
     data_dir: Data = None,
     config: Config = None,
     as_json: Json = False,
 ) -> None:
     """Bring a model here: fetched, verified, named."""
+    from rivermouth.local.references import FILE, HUB, scheme_of
+
+    scheme = scheme_of(what) if file is None else FILE
+    if sha256 is not None and scheme in (None, HUB):
+        raise typer.BadParameter("--sha256 goes with a file or an address; the catalogue and the hub have their own")
+    if file is not None and name is not None:
+        raise typer.BadParameter("with --file the name is the first argument; --name is then one too many")
+    if file is None and name is None and scheme not in (None, HUB):
+        raise typer.BadParameter("what comes from an address or a path needs a --name")
     from rivermouth.cli import pull as command
 
-    if sha256 is not None and file is None:
-        raise typer.BadParameter("--sha256 goes with --file; what is in the catalogue has its own")
-    command.run(name, file=file, sha256=sha256, data_dir=data_dir, config_file=config, as_json=as_json)
+    command.run(
+        what,
+        file=file,
+        name=name,
+        sha256=sha256,
+        accept_license=accept_license,
+        data_dir=data_dir,
+        config_file=config,
+        as_json=as_json,
+    )
 
 
 @app.command("list")
-def list_(data_dir: Data = None, config: Config = None, as_json: Json = False) -> None:
+def list_(
+    available: Annotated[bool, typer.Option("--available", help="What can be pulled by name instead.")] = False,
+    data_dir: Data = None,
+    config: Config = None,
+    as_json: Json = False,
+) -> None:
     """The models on this machine."""
     from rivermouth.cli import models as command
 
-    command.listed(data_dir, config, as_json=as_json)
+    if available:
+        command.pullable(data_dir, config, as_json=as_json)
+    else:
+        command.listed(data_dir, config, as_json=as_json)
 
 
 @app.command()
@@ -242,9 +278,34 @@ def replay(
     command.run(file=file, to=to, source=source, as_events=as_events, model=model)
 
 
-@app.command()
-def doctor(config: Config = None, data_dir: Data = None, as_json: Json = False) -> None:
+@doctor_app.callback()
+def doctor(context: typer.Context, config: Config = None, data_dir: Data = None, as_json: Json = False) -> None:
     """Look at everything; fail when something is broken."""
+    if context.invoked_subcommand is not None:
+        context.obj = {"data_dir": data_dir, "config_file": config}
+        return
     from rivermouth.cli import doctor as command
 
     command.run(config_file=config, data_dir=data_dir, as_json=as_json)
+
+
+@doctor_app.command("certify")
+def doctor_certify(
+    context: typer.Context,
+    device: Annotated[str, typer.Option("--device", metavar="DEVICE", help="CPU, GPU, GPU.1, NPU ...")],
+    model: Annotated[str | None, typer.Option("--model", help="Default: smollm2:135m, else the first here.")] = None,
+    data_dir: Data = None,
+    config: Config = None,
+    as_json: Json = False,
+) -> None:
+    """Ask a model on one device, check the answers, and time a cold and a warm load."""
+    from rivermouth.cli import certify as command
+
+    before = context.obj
+    command.run(
+        device=device,
+        model=model,
+        data_dir=data_dir or before["data_dir"],
+        config_file=config or before["config_file"],
+        as_json=as_json,
+    )

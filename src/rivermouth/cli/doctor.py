@@ -12,7 +12,8 @@ import platform
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from importlib.util import find_spec
 from pathlib import Path
@@ -26,12 +27,24 @@ from rivermouth.cli.client import Client
 from rivermouth.cli.engine_probe import Probe
 from rivermouth.cli.places import addresses, config_path, data_of
 from rivermouth.cli.term import Exit, emit, show, table
-from rivermouth.cli.words import size, some
-from rivermouth.config import PRESETS, Config, ConfigError, load
+from rivermouth.cli.words import ago, size, some
+from rivermouth.config import (
+    PRESETS,
+    Config,
+    ConfigError,
+    Preset,
+    ProviderConfig,
+    default_model_doubt,
+    load,
+    without_region,
+)
 from rivermouth.dialects import discover
 from rivermouth.ir.errors import WireError
+from rivermouth.local import converted, history
+from rivermouth.local.embedding.store import folder_of
+from rivermouth.local.memory import free_bytes
 from rivermouth.local.process import child_environment
-from rivermouth.local.registry import Registry, Scan
+from rivermouth.local.registry import Model, Registry, Scan
 from rivermouth.store.datadir import LOCK, DataDir
 from rivermouth.store.port import StoreError
 from rivermouth.wire import json
@@ -79,7 +92,7 @@ def examine(config_file: Path | None, data_dir: Path | None) -> Iterator[Finding
     yield Finding("python", State.OK, text, {"version": platform.python_version(), "executable": sys.executable})
     finding, config = configuration(config_path(config_file))
     yield finding
-    yield from providers(config)
+    yield from providers(config, os.environ)
     data = data_of(data_dir, config=config)
     yield directory(data)
     yield disk(data)
@@ -88,7 +101,11 @@ def examine(config_file: Path | None, data_dir: Path | None) -> Iterator[Finding
     yield records(data)
     found = Registry(data.path / "models").scan()
     yield models(found)
+    yield from default_model(config, [str(model.name) for model in found.models])
     yield engine(ask_engine(), needed=bool(found.models))
+    yield memory(found.models, config, data, free_bytes())
+    yield loads(found.models, data)
+    yield crashes(found.models, data, now_s=time.time())
     yield server(config, data, held)
 
 
@@ -105,19 +122,36 @@ def configuration(path: Path | None) -> tuple[Finding, Config]:
     ), config
 
 
-def providers(config: Config) -> Iterator[Finding]:
+def providers(config: Config, environ: Mapping[str, str]) -> Iterator[Finding]:
     """Those that are enabled, and by what; or what would enable one.  A Python one is imported."""
     for provider in config.providers.values():
         where = provider.python or provider.base_url or ""
         by = config.file if provider.origin == "file" else f"the environment's {provider.origin}"
         facts = {"name": provider.name, "dialect": provider.dialect, "where": where, "enabled_by": by}
         text = f"{provider.name} at {where}, enabled by {by}"
-        fault = fault_of(provider) if provider.python is not None else None
+        fault = fault_of(provider) if provider.python is not None else credentials_fault(provider)
         state = State.OK if fault is None else State.BROKEN
         yield Finding("provider", state, f"{text}\n{fault}" if fault else text, facts)
     if not config.providers:
-        keys = ", ".join(p.keys[0] for p in PRESETS.values() if p.keys and not p.only_by_file)
-        yield Finding("provider", State.NOTE, f"none; each of these enables one: {keys}")
+        names = ", ".join(switch(preset) for preset in PRESETS.values() if not preset.only_by_file)
+        yield Finding("provider", State.NOTE, f"none; each of these enables one: {names}")
+    for name, key, regions in without_region(config, environ):
+        yield Finding("provider", State.NOTE, f"{name} is off: {key} is set, and {' or '.join(regions)} is not")
+
+
+def switch(preset: Preset) -> str:
+    """The variable that enables it, and what it needs beside that."""
+    variable = preset.keys[0] if preset.keys else preset.address or ""
+    return f"{variable} (with {preset.regions[0]})" if preset.regions else variable
+
+
+def credentials_fault(provider: ProviderConfig) -> str | None:
+    """What is wrong with where the credentials of a provider that signs its requests are to come from."""
+    if provider.region is None or find_spec("botocore") is None:
+        return None
+    from rivermouth.providers.signing import profile_fault
+
+    return profile_fault(provider.profile)
 
 
 def directory(data: DataDir) -> Finding:
@@ -190,6 +224,15 @@ def models(found: Scan) -> Finding:
     return Finding("models", State.OK, ", ".join(names), facts)
 
 
+def default_model(config: Config, local: Iterable[str]) -> Iterator[Finding]:
+    """Said only where nothing may answer to it; a server that is started with --scripted has more names."""
+    from rivermouth.providers.scripted import PERSONAS
+
+    doubt = default_model_doubt(config, [*local, *PERSONAS])
+    if doubt is not None:
+        yield Finding("default", State.NOTE, doubt)
+
+
 def ask_engine() -> Probe | None:
     """What the engine says of itself, asked in a process of its own; None when it is not installed."""
     if find_spec(ENGINE) is None:
@@ -216,6 +259,58 @@ def engine(said: Probe | None, *, needed: bool) -> Finding:
     devices = ", ".join(f"{name} ({what})" for name, what in said.devices.items()) or "no device"
     facts = {"installed": True, "version": said.version, "devices": said.devices}
     return Finding("engine", State.OK, f"OpenVINO GenAI {said.version}; {devices}", facts)
+
+
+def memory(models: Sequence[Model], config: Config, data: DataDir, free: int | None) -> Finding:
+    """What is free, and what each model needs of it before it is loaded; more than there is, is refused then."""
+    from rivermouth.compose import local_provider
+    from rivermouth.local.starter import need_of
+
+    local = local_provider(config, data)
+    device = next(iter(config.local.devices), "CPU")
+    found = {str(model.name): need_of(local.spec_of(model, device), free) for model in models}
+    short = [name for name, need in found.items() if free is not None and need.total > free]
+    lines = [f"{size(free)} free" if free is not None else "nobody says how much is free"]
+    for name, need in found.items():
+        answers = f" and {size(need.answers)} for its answers" if need.answers else ""
+        lines.append(f"{name} needs {size(need.model)}{answers}" + (": too much" if name in short else ""))
+    needs = {name: {"model": need.model, "answers": need.answers} for name, need in found.items()}
+    return Finding("memory", State.NOTE if short else State.OK, "\n".join(lines), {"free_bytes": free, "needs": needs})
+
+
+def loads(models: Sequence[Model], data: DataDir) -> Finding:
+    """How long each model took to load, from its file and from what was kept of it, and what that takes on the disk."""
+    lines, facts = [], {}
+    for model in models:
+        cache = cache_of(model, data)
+        known, kept = history.read(cache).loads, converted.size_of(cache)
+        if known or kept:
+            times = [f"{way} {_times(one)}" for way, one in known.items()]
+            lines.append(f"{model.name}: {', '.join([*times, f'{size(kept)} kept'])}")
+            facts[str(model.name)] = {"kept_bytes": kept, "loads": known}
+    return Finding("loads", State.OK, "\n".join(lines) or "no model has been loaded yet", facts)
+
+
+def crashes(models: Sequence[Model], data: DataDir, now_s: float) -> Finding:
+    """How the processes of models last ended unasked, with the last lines of their stderr."""
+    lines, facts = [], {}
+    for model in models:
+        last = history.read(cache_of(model, data)).crash
+        if last is not None:
+            lines.append(f"{model.name} on {last.device}, {ago(last.at, now_s)}: {last.how}")
+            lines += [f"  {line}" for line in last.stderr]
+            facts[str(model.name)] = last
+    return Finding("crashes", State.NOTE if lines else State.OK, "\n".join(lines) or "none", facts)
+
+
+def cache_of(model: Model, data: DataDir) -> Path:
+    """Where what is made of a model is kept."""
+    return data.path / "models" / "networks" / folder_of(model.manifest.digest)
+
+
+def _times(one: history.LoadTimes) -> str:
+    told = (("cold", one.cold_s), ("warm", one.warm_s))
+    return " and ".join(f"{word} {seconds:.2f} s" for word, seconds in told if seconds is not None)
 
 
 def server(config: Config, data: DataDir, held: Finding) -> Finding:

@@ -30,7 +30,7 @@ LOOPBACK = "127.0.0.1"
 
 
 @contextmanager
-def embedded(config: Config, data: DataDir, model: str) -> Iterator[str]:
+def embedded(config: Config, data: DataDir, model: str | None = None) -> Iterator[str]:
     """The address of a server that lives as long as this, and has `model` ready.  Raises what `serving` raises."""
     from rivermouth.observe import configure_logging
 
@@ -50,7 +50,7 @@ def embedded(config: Config, data: DataDir, model: str) -> Iterator[str]:
 
 
 def _serve(
-    config: Config, data: DataDir, model: str, started: Future[tuple[str, asyncio.AbstractEventLoop, Server]]
+    config: Config, data: DataDir, model: str | None, started: Future[tuple[str, asyncio.AbstractEventLoop, Server]]
 ) -> None:
     """The thread: serves until it is stopped; a failure to start is told to who waits."""
     sockets = listening([(LOOPBACK, 0)])

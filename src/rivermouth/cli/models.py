@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
-from rivermouth.cli.places import data_of
+from rivermouth.cli.places import config_path, configured, data_of
 from rivermouth.cli.term import emit, printable, say, show, table
-from rivermouth.cli.words import ago, moment, size
+from rivermouth.cli.words import UNKNOWN, ago, moment, size
 from rivermouth.local.registry import Model, Registry
 from rivermouth.local.support import parameters_label
 
@@ -34,11 +34,43 @@ def listed(data_dir: Path | None, config_file: Path | None, *, as_json: bool) ->
         say("There is no local model.  To get a small one: rivermouth pull smollm2:135m")
         return
     now_s = time.time()
-    titles = ("NAME", "SIZE", "PARAMETERS", "QUANTIZATION", "ID", "PULLED")
+    titles = ("NAME", "KIND", "SIZE", "PARAMETERS", "QUANTIZATION", "ID", "PULLED")
     show(table(titles, (_row(model, now_s) for model in found.models)))
     for model in found.models:
         if model.manifest.attribution:
             say(f"{model.name}: {model.manifest.attribution} ({model.manifest.license or 'licence not said'})")
+
+
+def pullable(data_dir: Path | None, config_file: Path | None, *, as_json: bool) -> None:
+    """The catalogue, the operator's own entries included.  Raises `ConfigError`."""
+    from rivermouth.config import Config
+    from rivermouth.local.catalog import load_catalog
+
+    config = configured(config_file) if config_path(config_file) is not None else Config()
+    here = {model.name for model in Registry(data_of(data_dir, config_file, config).path / "models").models()}
+    entries = [entry for _, entry in sorted(load_catalog(config.local.catalog).items())]
+    if as_json:
+        known = [(entry, msgspec.to_builtins(entry, enc_hook=str)) for entry in entries]
+        emit([{**said, "name": str(entry.name), "here": entry.name in here} for entry, said in known])
+        return
+    titles = ("NAME", "KIND", "SIZE", "DEVICE", "LICENCE", "HERE", "")
+    show(
+        table(
+            titles,
+            (
+                (
+                    str(entry.name),
+                    entry.kind,
+                    size(entry.size_bytes),
+                    entry.device or UNKNOWN,
+                    entry.license or UNKNOWN,
+                    "yes" if entry.name in here else "",
+                    entry.summary or "",
+                )
+                for entry in entries
+            ),
+        )
+    )
 
 
 def shown(name: str, data_dir: Path | None, config_file: Path | None, *, as_json: bool) -> None:
@@ -50,20 +82,27 @@ def shown(name: str, data_dir: Path | None, config_file: Path | None, *, as_json
     of = model.manifest
     facts = {
         "name": str(model.name),
+        "kind": of.kind,
+        "format": of.format,
         "architecture": of.architecture,
         "parameters": parameters_label(of.parameters),
         "quantization": of.quantization,
         "context": f"{of.context_tokens} tokens",
         "size": size(of.size_bytes),
-        "template": "yes" if of.template else "none: prompts get role prefixes",
+        "dimensions": str(of.dimensions or ""),
+        "template": _template(model),
+        "device": of.device or "",
         "licence": of.license or "not said",
         "attribution": of.attribution or "",
         "source": of.source or "",
         "pulled": moment(of.created * NS),
         "digest": of.digest,
-        "file": str(model.path),
+        "file" if of.format == "gguf" else "folder": str(model.path),
     }
-    show("\n".join(f"{key:<13} {printable(text)}" for key, text in facts.items() if text))
+    lines = [f"{key:<13} {printable(text)}" for key, text in facts.items() if text]
+    if of.format != "gguf":
+        lines += [f"{'':<13} {file.name}  {size(file.size_bytes)}  {file.sha256}" for file in model.files]
+    show("\n".join(lines))
 
 
 def removed(names: list[str], data_dir: Path | None, config_file: Path | None) -> None:
@@ -86,8 +125,14 @@ def document(model: Model) -> dict[str, Any]:
     return {"name": str(model.name), "path": str(model.path), **msgspec.structs.asdict(model.manifest)}
 
 
+def _template(model: Model) -> str:
+    if model.manifest.kind == "embedding":
+        return ""
+    return "yes" if model.manifest.template else "none: prompts get role prefixes"
+
+
 def _row(model: Model, now_s: float) -> tuple[str, ...]:
     of = model.manifest
     digest = of.digest.removeprefix("sha256:")[:12]
     label = parameters_label(of.parameters)
-    return (str(model.name), size(of.size_bytes), label, of.quantization, digest, ago(of.created, now_s))
+    return (str(model.name), of.kind, size(of.size_bytes), label, of.quantization, digest, ago(of.created, now_s))

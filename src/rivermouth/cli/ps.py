@@ -11,20 +11,22 @@ from rivermouth.cli.places import configured, data_of, running
 from rivermouth.cli.term import Exit, emit, fail, say, show, table
 from rivermouth.cli.words import size, span
 from rivermouth.dialects.ollama.times import FOR_EVER, unix_seconds
+from rivermouth.ir.errors import ApiError, Kind
 from rivermouth.secrets import Secret
 
 LOADED = "/api/ps"
+QUEUES = "/platform/v1/queues"
 
 
 def run(*, url: str | None, key: str | None, config_file: Path | None, data_dir: Path | None, as_json: bool) -> None:
     """Asks the server at `url`, or the one that answers for this configuration or data directory."""
     client = reach(url, key, config_file, data_dir)
-    models: list[dict[str, Any]] = client.get(LOADED).get("models") or []
+    models = with_queues(client.get(LOADED).get("models") or [], queues(client))
     if as_json:
         emit(models)
     elif models:
         now_s = time.time()
-        titles = ("NAME", "SIZE", "PARAMETERS", "QUANTIZATION", "UNLOADED")
+        titles = ("NAME", "SIZE", "PARAMETERS", "QUANTIZATION", "DEVICES", "CALLS", "UNLOADED")
         show(table(titles, (_row(model, now_s) for model in models)))
     else:
         say(f"{client.url} has no model loaded; one is loaded by its first call")
@@ -43,13 +45,52 @@ def reach(url: str | None, key: str | None, config_file: Path | None, data_dir: 
     return Client(found.url, Secret(key)) if key else found
 
 
+def queues(client: Client) -> list[dict[str, Any]]:
+    """The calls of each model on each device, each that waits with its position and age; none from another server."""
+    try:
+        return client.get(QUEUES).get("queues") or []
+    except ApiError as error:
+        if error.kind is Kind.NOT_FOUND:
+            return []
+        raise
+
+
+def with_queues(models: list[dict[str, Any]], found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Each model with its `queues`, and those that are wanted and not loaded yet with nothing else."""
+    names = dict.fromkeys([*(model.get("name") for model in models), *(queue["model"] for queue in found)])
+    told = {model.get("name"): model for model in models}
+    return [
+        {
+            **told.get(name, {"name": name}),
+            "queues": [{k: v for k, v in queue.items() if k != "model"} for queue in found if queue["model"] == name],
+        }
+        for name in names
+    ]
+
+
+def calls(model: dict[str, Any]) -> str:
+    """ "4 of 4, 2 waiting", over all devices."""
+    found = model.get("queues") or []
+    active, slots = (sum(queue[field] for queue in found) for field in ("active", "slots"))
+    waiting = sum(len(queue["waiting"]) for queue in found)
+    return f"{active} of {slots}" + (f", {waiting} waiting" if waiting else "") if found else ""
+
+
+def unloaded(model: dict[str, Any], now_s: float) -> str:
+    if "expires_at" not in model:
+        return "loading"
+    until_s = unix_seconds(str(model["expires_at"]))
+    return "for ever" if until_s >= unix_seconds(FOR_EVER) else f"in {span(max(until_s - now_s, 0))}"
+
+
 def _row(model: dict[str, Any], now_s: float) -> tuple[str, ...]:
     details = model.get("details") or {}
-    until_s = unix_seconds(str(model.get("expires_at", "")))
     return (
         str(model.get("name", "")),
         size(model.get("size")),
         str(details.get("parameter_size", "")),
         str(details.get("quantization_level", "")),
-        "for ever" if until_s >= unix_seconds(FOR_EVER) else f"in {span(max(until_s - now_s, 0))}",
+        ", ".join(queue["device"] for queue in model.get("queues") or []),
+        calls(model),
+        unloaded(model, now_s),
     )

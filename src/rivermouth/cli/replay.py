@@ -61,12 +61,27 @@ def run(*, file: Path, to: str | None, source: str | None, as_events: bool, mode
     """Writes the stream to stdout.  One that ends badly is told as a client is told, and the exit code is 1."""
     if (to is None) is not as_events:
         raise typer.BadParameter("one of --to and --events says what is written")
+    try:
+        error = written(file, to, source, model)
+    except BrokenPipeError:  # the reader has had enough, as `head` has; nor may the interpreter's own flush fail
+        with open(os.devnull, "wb") as nowhere:
+            os.dup2(nowhere.fileno(), sys.stdout.fileno())
+        return
+    if error is not None:
+        fail(f"the stream ended badly ({error.kind}): {error.message}", Exit.FAILED)
+
+
+def written(file: Path, to: str | None, source: str | None, model: str | None) -> ApiError | None:
+    """Writes the stream, and returns what it failed of.  Raises `BrokenPipeError` when nobody reads any more."""
     client = dialect_named(to, "--to") if to is not None else None
     upstream = dialect_named(source, "--from") if source is not None else None
     error: ApiError | None = None
     with opened(file) as (recorded, recorded_ns):
         head = recorded.read(GUESS_BYTES)
-        upstream = upstream or guessed(head)
+        if upstream is None:
+            upstream = guessed(head)
+        elif understood(list(chain.from_iterable(read(upstream, [head])))) is Understood.NOTHING:
+            refuse_what_is_none(head)
         call_id = sha256(head).hexdigest()[:ID_CHARS]
         write = lines if client is None else frames(client, call_id, recorded_ns, model)
         for events in read(upstream, chain([head], iter(lambda: recorded.read(READ_BYTES), b""))):
@@ -78,8 +93,7 @@ def run(*, file: Path, to: str | None, source: str | None, as_events: bool, mode
                 sys.stdout.buffer.write(write([Error(failure)]))
                 break
         sys.stdout.buffer.flush()
-    if error is not None:
-        fail(f"the stream ended badly ({error.kind}): {error.message}", Exit.FAILED)
+    return error
 
 
 @contextmanager
@@ -137,10 +151,26 @@ def guessed(head: bytes) -> Dialect:
     """Whose stream begins so.  Leaves the program where that is not clear."""
     candidates = guess(head)
     if not candidates:
+        refuse_what_is_none(head)
         fail("no dialect makes anything of it; --from says whose it is", Exit.FAILED)
     if len(candidates) > 1:
         raise typer.BadParameter(f"it could be {' or '.join(candidates)}; --from says whose it is")
     return discover()[candidates[0]]
+
+
+def refuse_what_is_none(head: bytes) -> None:
+    """Leaves the program where a file holds nothing, or one document, as a call without `stream` gets."""
+    if not head.strip():
+        fail("this is no stream: there is nothing in it", Exit.FAILED)
+    try:
+        whole = json.decode(head)
+    except WireError:
+        return
+    if isinstance(whole, dict):
+        fail(
+            "this is no stream, but one whole answer; ask with `stream: true`, and keep the bytes as they come",
+            Exit.FAILED,
+        )
 
 
 def guess(head: bytes) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,7 @@ from rivermouth.cli.places import configured, data_of
 from rivermouth.cli.serving import Tls, close, listening, loop_factory, serving, url_of
 from rivermouth.cli.term import Exit, fail, say
 from rivermouth.cli.words import some
-from rivermouth.config import Config, apart_from, override
+from rivermouth.config import Config, apart_from, default_model_doubt, override
 from rivermouth.local.registry import Registry
 from rivermouth.store.datadir import DataDir
 
@@ -56,11 +56,14 @@ def run(
         usable(tls)
     config = configured(config_file, host=host, port=port)
     for more_host, more_port in extra:
-        override(config, host=more_host, port=more_port)  # raises where an open server could be reached (R16)
+        override(
+            config, host=more_host, port=more_port, option="--also"
+        )  # raises where an open server could be reached (R16)
     addresses = [(config.server.host, config.server.port), *extra]
     config = apart_from(config, addresses)
     data = data_of(data_dir, config=config)
-    models = [str(model.name) for model in Registry(data.path / "models").models()]
+    registry = Registry(data.path / "models")
+    models = [str(model.name) for model in registry.models()]
     sockets = bound(addresses)
     configure_logging("console" if sys.stderr.isatty() else "json", secrets=config.secrets)
 
@@ -71,7 +74,7 @@ def run(
         warn(config)
         log.info("server.started", addresses=names, data=str(data.path))
 
-    until_stopped(config, data, sockets, ready, scripted=scripted, tls=tls)
+    until_stopped(config, data, sockets, ready, scripted=scripted, tls=tls, warm=wanted_at_once(config, registry))
 
 
 def until_stopped(
@@ -92,6 +95,15 @@ def until_stopped(
         close(sockets)
 
 
+def wanted_at_once(config: Config, registry: Registry) -> str | None:
+    """The local model that a single user is about to ask: the default one, or the only one that chats."""
+    if config.local.profile != "single":
+        return None
+    chats = [str(model.name) for model in registry.models() if model.manifest.kind == "chat"]
+    named = [name for name in chats if config.default_model in (name, name.removesuffix(":latest"))]
+    return named[0] if named else chats[0] if len(chats) == 1 else None
+
+
 def bound(addresses: list[tuple[str, int]]) -> list[socket.socket]:
     """Sockets for all of them; exits when one is taken."""
     try:
@@ -110,7 +122,15 @@ def welcome(names: list[str], data: DataDir, models: list[str], config: Config, 
         f"  models     {some(len(models), 'local model')}" + (f": {', '.join(models[:5])}" if models else ""),
         f"  providers  {', '.join(providers) or 'none'}",
     ]
+    doubt = default_model_doubt(config, [*models, *(_scripted() if scripted else ())])
+    lines += [f"  default    {doubt}"] if doubt is not None else []
     return lines if models or providers else [*lines, *FIRST_STEPS]
+
+
+def _scripted() -> Iterable[str]:
+    from rivermouth.providers.scripted import PERSONAS
+
+    return PERSONAS
 
 
 def address(text: str) -> tuple[str, int]:

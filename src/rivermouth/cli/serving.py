@@ -58,7 +58,7 @@ async def serving(
 async def _warm(local: LocalProvider, model: str) -> None:
     """Loads it; why that fails is told to the call that needs it."""
     with suppress(ApiError):
-        await local.pool.load(await asyncio.to_thread(local.registry.get, model))
+        await local.warm(model)
 
 
 def listening(addresses: list[tuple[str, int]]) -> list[socket.socket]:

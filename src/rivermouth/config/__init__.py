@@ -6,7 +6,7 @@ check: what needs two tables to judge.  presets: the providers that need only a 
 
 from __future__ import annotations
 
-from rivermouth.config.check import BUILT_IN, find_endpoint
+from rivermouth.config.check import BUILT_IN, default_model_doubt, find_endpoint, without_region
 from rivermouth.config.load import apart_from, load, override, parse
 from rivermouth.config.presets import PRESETS, Preset
 from rivermouth.config.problems import ConfigError, Problem
@@ -50,8 +50,10 @@ __all__ = [
     "ServerConfig",
     "TimeoutsConfig",
     "apart_from",
+    "default_model_doubt",
     "find_endpoint",
     "load",
     "override",
     "parse",
+    "without_region",
 ]

@@ -6,7 +6,7 @@ Pure: the environment and the known dialects arrive as arguments.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -140,6 +140,18 @@ def _from_environment(name: str, preset: Preset, environ: Mapping[str, str]) -> 
     )
 
 
+def without_region(config: Config, environ: Mapping[str, str]) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    """Presets whose key stands in the environment and that are off all the same, for want of a region.
+
+    Each with the key's variable, and with those that may say the region.
+    """
+    for name, preset in PRESETS.items():
+        key = _key_of(preset, environ)
+        off = preset.regions and name not in config.providers
+        if off and key is not None and _region_of(None, preset, environ) is None:
+            yield name, key.label, preset.regions
+
+
 def _key_of(preset: Preset, environ: Mapping[str, str]) -> Secret | None:
     return next((Secret(environ[n], label=n) for n in preset.keys if environ.get(n)), None)
 
@@ -191,6 +203,25 @@ def references(config: Config, disabled: frozenset[str]) -> Iterator[Fault]:
                 known = did_you_mean(ref, config.endpoints)
                 missing = _missing_provider(provider, config, disabled) if slash else f"no such endpoint{known}"
                 yield Fault(("models", name, "endpoints", number), missing)
+
+
+def default_model_doubt(config: Config, known: Iterable[str]) -> str | None:
+    """Why nothing may answer where no model is named; None where something does.  known: what this process answers.
+
+    No fault of the file: a model may be pulled later, and what a provider lists is not asked here.
+    """
+    name = config.default_model
+    own = frozenset(known)
+    if name is None or name in config.models or not own.isdisjoint((name, f"{name}:latest")):
+        return None
+    provider, slash, _ = name.partition("/")
+    if slash and (provider in config.providers or provider in BUILT_IN):
+        return None
+    if config.providers and not slash:
+        return None
+    unless = ", unless a provider lists it" if config.providers else ""
+    near = did_you_mean(name, [*config.models, *own])
+    return f"server.default_model: nothing here is called {name}{unless}{near}"
 
 
 def find_endpoint(config: Config, ref: str) -> EndpointConfig | None:

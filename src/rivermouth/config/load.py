@@ -29,7 +29,7 @@ def load(
 ) -> Config:
     """The configuration of this file (None: of no file) and this environment.  Raises `ConfigError`.
 
-    `dialects` are the names a provider may speak.  Relative `data_dir` and `ca_file` are beside the file.  `port` is
+    `dialects` are the names a provider may speak.  Relative paths in it are beside the file.  `port` is
     where the server will listen, if not at the file's: what the environment switches on there would be the server.
     """
     if path is None:
@@ -71,13 +71,16 @@ def parse(
     return config
 
 
-def override(config: Config, *, host: str | None = None, port: int | None = None) -> Config:
-    """The same configuration at another address, as the command line gives it.  Raises `ConfigError` (R16)."""
+def override(config: Config, *, host: str | None = None, port: int | None = None, option: str = "--host") -> Config:
+    """The same configuration at another address, as this option of the command line gives it.
+
+    Raises `ConfigError` (R16).
+    """
     given: dict[str, Any] = {k: v for k, v in (("host", host), ("port", port)) if v is not None}
     server = msgspec.structs.replace(config.server, **given)
     wrong = list(check.exposure(server))
     if wrong:
-        raise ConfigError([Problem("command line", 0, "--host", fault.message) for fault in wrong])
+        raise ConfigError([Problem("command line", 0, option, fault.message) for fault in wrong])
     return msgspec.structs.replace(config, server=server)
 
 
@@ -128,7 +131,10 @@ def _anchored(config: Config, folder: Path) -> Config:
         for name, p in config.providers.items()
     }
     data_dir = _beside(folder, config.data_dir) if config.data_dir else None
-    return msgspec.structs.replace(config, providers=providers, data_dir=data_dir)
+    local = config.local
+    if local.catalog:
+        local = msgspec.structs.replace(local, catalog=_beside(folder, local.catalog))
+    return msgspec.structs.replace(config, providers=providers, data_dir=data_dir, local=local)
 
 
 def _untrusted(config: Config) -> Iterator[Fault]:

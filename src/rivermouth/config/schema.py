@@ -16,10 +16,30 @@ from rivermouth.secrets import Secret
 
 MIB: Final = 1024 * 1024
 
+
+def shaped(pattern: str, says: str) -> Meta:
+    """A constraint with the sentence that is said of a text that does not keep it."""
+    return Meta(pattern=pattern, description=says)
+
+
 Port = Annotated[int, Meta(ge=0, le=65535)]
 PositiveS = Annotated[float, Meta(gt=0, le=86_400)]
 NonNegativeS = Annotated[float, Meta(ge=0, le=86_400)]
 Text = Annotated[str, Meta(min_length=1)]
+Device = Annotated[str, shaped("^(NPU|GPU|CPU)([.][0-9]+)?$", "must be NPU, GPU or CPU, or one of several as in GPU.1")]
+BaseUrl = Annotated[str, shaped(r"^https?://[^/\s]+", "must begin with http:// or https://, and a host")]
+Target = Annotated[str, shaped(r"^[\w.]+:[\w.]+$", 'must be a module and a function, as in "package.module:stream"')]
+HostName = Annotated[
+    str,
+    shaped(r"^([^\s:/*]+|\[[0-9A-Fa-f:.]+\])$", 'must be a name alone, without scheme, port and path: "example.org"'),
+]
+Origin = Annotated[
+    str,
+    shaped(
+        r"^([*]|null|[A-Za-z][A-Za-z0-9+.-]*://([*]|[^\s/*]+(:[*])?)/?)$",
+        'must be an origin as in "https://example.org", without a path; or "http://host:*", "scheme://*", "*"',
+    ),
+]
 
 
 class Duration(float):
@@ -81,11 +101,11 @@ class ProviderTable(Table, frozen=True, kw_only=True):
 
     dialect: Text | None = None
     """The protocol that it speaks: the name of a dialect."""
-    base_url: Annotated[str, Meta(pattern=r"^https?://[^/\s]+")] | None = None
+    base_url: BaseUrl | None = None
     """What the paths of the dialect are appended to, as in "http://127.0.0.1:9101/v1"."""
     api_key: Secret | None = None
     """Its key; a preset without `base_url` here takes the one of its variable in the environment."""
-    region: Annotated[str, Meta(pattern=r"^[a-z0-9-]+$")] | None = None
+    region: Annotated[str, shaped(r"^[a-z0-9-]+$", 'must be the name of a region, as in "eu-central-1"')] | None = None
     """The AWS region that it is in: requests are signed for it with AWS credentials, unless there is an `api_key`."""
     profile: Text | None = None
     """The profile of AWS's own configuration to sign with; without it, what AWS's tools would take."""
@@ -94,7 +114,7 @@ class ProviderTable(Table, frozen=True, kw_only=True):
     headers: dict[str, Secret] = {}
     """Further headers of every request to it."""
     timeouts: ProviderTimeouts = ProviderTimeouts()
-    python: Annotated[str, Meta(pattern=r"^[\w.]+:[\w.]+$")] | None = None
+    python: Target | None = None
     """A generator function of yours, as in "package.module:stream"; then it has no address and no key."""
     quirks: tuple[str, ...] = ()
     """What it does otherwise than its dialect says, in the words of the table below."""
@@ -109,7 +129,7 @@ class Price(Table, frozen=True, kw_only=True):
     """For `per` tokens of the prompt."""
     output: Annotated[float, Meta(ge=0)]
     """For `per` tokens of the answer."""
-    currency: Annotated[str, Meta(pattern=r"^[A-Z]{3}$")]
+    currency: Annotated[str, shaped(r"^[A-Z]{3}$", 'must be three capital letters, as in "EUR"')]
     """Three capital letters, as in "EUR"."""
     cached_input: Annotated[float, Meta(ge=0)] | None = None
     """For `per` tokens of the prompt that the provider had cached; without it the same as `input`."""
@@ -178,9 +198,9 @@ class TimeoutsConfig(Table, frozen=True, kw_only=True):
 class HttpConfig(Table, frozen=True, kw_only=True):
     """Browser safety, proxies and sizes."""
 
-    allowed_hosts: tuple[Text, ...] = ()
+    allowed_hosts: tuple[HostName, ...] = ()
     """Names in the Host header that are answered beside loopback and the addresses listened on (R26)."""
-    allowed_origins: tuple[Text, ...] = (
+    allowed_origins: tuple[Origin, ...] = (
         "http://localhost:*",
         "https://localhost:*",
         "http://127.0.0.1:*",
@@ -192,7 +212,7 @@ class HttpConfig(Table, frozen=True, kw_only=True):
         "vscode-webview://*",
     )
     """Web pages that may call: an origin, "http://host:*" for all its ports, "scheme://*", or "*" (R26)."""
-    base_path: Annotated[str, Meta(pattern=r"^(/[^/\s]+)*$")] = ""
+    base_path: Annotated[str, shaped(r"^(/[^/\s]+)*$", 'must begin with a slash and not end in one, as in "/llm"')] = ""
     """A path before every route, for a reverse proxy that passes it on."""
     body_limit_bytes: Annotated[int, Meta(ge=1024)] = 32 * MIB
     """The largest request body that is read."""
@@ -236,7 +256,34 @@ class LocalConfig(Table, frozen=True, kw_only=True):
     chat_template: bool = True
     """false writes prompts with role prefixes instead of the model's own template."""
     max_models: Annotated[int, Meta(ge=1, le=64)] = 2
-    """How many models are loaded at once; one more takes the place of the one that is idle longest."""
+    """How many models are loaded at once, each device counted for itself; one more takes the place of the one that is
+    idle longest."""
+    devices: tuple[Device, ...] = ()
+    """The devices to use, in order of preference, as in ["NPU", "GPU.0", "CPU"]; without it those that are here, NPU
+    before GPU before CPU."""
+    profile: Literal["throughput", "single"] = "throughput"
+    """"single" makes one answer at a time of each model and starts fastest, from what an earlier start compiled."""
+    max_active: Annotated[int, Meta(ge=1, le=256)] = 16
+    """How many answers one model makes at once on one device; an NPU makes one, and so does the profile "single"."""
+    context_memory_bytes: Annotated[int, Meta(ge=MIB)] = 1024 * MIB
+    """What the memory of a model's answers may take, from the second whole context on; what they leave of it keeps
+    prompts for those that begin the same."""
+    check_memory: bool = True
+    """false loads a model also where it needs more memory than is free."""
+    step_s: PositiveS = 60.0
+    """An engine process that makes no step for so long while calls wait for it is ended, and they fail."""
+    npu_prompt_tokens: Annotated[int, Meta(ge=1, le=1_000_000)] = 1800
+    """The longest prompt that an NPU gets; a longer one goes to the next device."""
+    max_waiting: Annotated[int, Meta(ge=0, le=10_000)] = 32
+    """How many calls may wait for one model on one device; one more is refused as overloaded."""
+    wait_s: NonNegativeS = 60.0
+    """How long a call waits for its turn before it is refused as overloaded."""
+    catalog: Text | None = None
+    """A file with models of your own that can be pulled by name, as the program's own catalogue has them."""
+    pulls: Literal["none", "catalog", "hub"] = "catalog"
+    """What clients may pull: nothing, names of the catalogue, or these and "hf:" names; addresses and paths never."""
+    pull_limit_bytes: Annotated[int, Meta(ge=1024 * 1024)] = 64 * 1024 * MIB
+    """The largest model that is pulled, all its files together."""
 
 
 class ConfigFile(Table, frozen=True, kw_only=True):

@@ -115,7 +115,15 @@ def _leaf(value: Any, wanted: Any, path: KeyPath, hook: Hook) -> Iterator[Fault]
     except msgspec.ValidationError as error:
         message = str(error).partition(" - at `")[0]
         message = _MSGSPEC_NAME.sub(lambda m: _TOML_NAMES.get(m[1], m[1]), message)
-        yield Fault(path, message[0].lower() + message[1:])
+        sentence = _sentence(wanted) if " matching regex " in message else None
+        yield Fault(path, sentence or message[0].lower() + message[1:])
+
+
+def _sentence(wanted: Any) -> str | None:
+    """What is said of a text that does not keep the pattern of this type (`schema.shaped`)."""
+    constraints = [c for c in getattr(wanted, "__metadata__", ()) if isinstance(c, msgspec.Meta)]
+    said = (c.description for c in constraints if c.pattern is not None)
+    return next(said, None) or next(filter(None, map(_sentence, get_args(wanted))), None)
 
 
 def _plain(wanted: Any) -> Any:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+import msgspec
 
 from rivermouth.dialects.dialect import Answer, Dialect, Route, Surface
 from rivermouth.engine.interrupt import Interrupt
@@ -12,8 +14,19 @@ from rivermouth.engine.ledger import Ledger
 from rivermouth.engine.output import Output, Translated
 from rivermouth.ir.errors import ApiError
 from rivermouth.ir.request import EmbedRequest, Request
-from rivermouth.ir.tokens import estimate_tokens
+from rivermouth.ir.tokens import estimate_prompt
+from rivermouth.providers.provider import NO_HEADERS, Upstream
 from rivermouth.store.port import CallRecord
+
+
+class Head(msgspec.Struct, frozen=True):
+    """What the head of an answer says of it.  ignored: fields of the request that the target could not be given (R30).
+
+    headers: what the target says of itself, by lower-case name (R18).
+    """
+
+    ignored: tuple[str, ...] = ()
+    headers: Mapping[str, str] = NO_HEADERS
 
 
 class Sink(Protocol):
@@ -25,11 +38,11 @@ class Sink(Protocol):
         """Stream bytes at once; False, and nothing is written, when only `send` can: it waits for a slow client."""
         ...
 
-    async def send(self, data: bytes, *, last: bool, ignored: tuple[str, ...]) -> None:
-        """Stream bytes; the first send brings status 200 and the headers."""
+    async def send(self, data: bytes, *, last: bool, head: Head) -> None:
+        """Stream bytes; the first send brings status 200 and the head, which later ones do not change."""
         ...
 
-    async def document(self, body: bytes, *, ignored: tuple[str, ...]) -> None:
+    async def document(self, body: bytes, *, head: Head) -> None:
         """The whole answer, status 200."""
         ...
 
@@ -55,7 +68,8 @@ class Call:
 
     committed: part of the answer has reached the client; no other candidate may take over.
     total_at: when the total clock runs out, in the loop's time; set when the first target has begun.
-    output: that of the attempt that runs.  opening: resolves when the open row is in the store.
+    sole: no other endpoint can answer.  output, upstream: those of the attempt that runs.
+    opening: resolves when the open row is in the store.
     closing: upstreams of failed attempts that have been told to stop and have not confirmed it.
     """
 
@@ -70,8 +84,10 @@ class Call:
         "output",
         "request",
         "route",
+        "sole",
         "surface",
         "total_at",
+        "upstream",
     )
 
     def __init__(
@@ -92,7 +108,9 @@ class Call:
         self.interrupt = Interrupt()
         self.committed = False
         self.total_at: float | None = None
+        self.sole = True
         self.output: Output | None = None
+        self.upstream: Upstream | None = None
         self.opening: asyncio.Future[None] | None = None
         self.closing: set[asyncio.Future[None]] = set()
 
@@ -116,8 +134,12 @@ class Call:
             surface=self.surface,
             kind=self.route.kind,
             request=request,
-            input_estimate=estimate_input(request) if request is not None else 0,
+            input_estimate=estimate_prompt(request) if request is not None else 0,
         )
+
+    def head(self) -> Head:
+        """The head of the answer as the attempt that runs has it."""
+        return Head(self.ledger.ignored, self.upstream.headers if self.upstream is not None else NO_HEADERS)
 
     def failure(self, error: ApiError) -> bytes:
         """The in-stream error for an answer that has begun (F14)."""
@@ -141,17 +163,3 @@ class Call:
         if not self.committed:
             await self.stored()
             self.committed = True
-
-
-def estimate_input(request: Request) -> int:
-    """Prompt tokens as counted here: an estimate from the length of its text."""
-    chars = sum(len(t.text) for t in request.system)
-    chars += sum(_chars(part) for message in request.messages for part in message.parts)
-    chars += sum(len(t.name) + len(t.description or "") + len(str(t.parameters)) for t in request.tools)
-    return estimate_tokens(chars) + 4 * len(request.messages)
-
-
-def _chars(part: Any) -> int:
-    text = getattr(part, "text", None) or getattr(part, "arguments", None) or ""
-    content = getattr(part, "content", ())
-    return len(text) + sum(len(getattr(c, "text", None) or "") for c in content)

@@ -20,7 +20,7 @@ from typing import Final
 import msgspec
 import structlog
 
-from rivermouth.engine.call import Call, NotRecorded, Sink
+from rivermouth.engine.call import Call, Head, NotRecorded, Sink
 from rivermouth.engine.deadlines import Deadlines, Limits
 from rivermouth.engine.interrupt import By, Stopped
 from rivermouth.engine.ledger import Line
@@ -142,6 +142,7 @@ class Engine:
         with call.interrupt:
             plan = await self._catalog.plan(call.request.model)
         call.ledger.planned(plan)
+        call.sole = len(plan.candidates) == 1
         failed: list[Failed] = []
         while True:
             now = loop.time()
@@ -149,7 +150,7 @@ class Engine:
             left_s = self._settings.limits.total_s if call.total_at is None else call.total_at - now
             step = next_step(plan, failed, cooling, self._settings.retries, left_s)
             if isinstance(step, GiveUp):
-                raise as_the_client_sees_it(step.error)
+                raise _for_the_client(call, step.error)
             if step.wait_s:
                 with call.interrupt:
                     await asyncio.sleep(step.wait_s)
@@ -162,7 +163,7 @@ class Engine:
             except ApiError as error:
                 self._health.failed(endpoint.id, error, loop.time())
                 if call.committed:
-                    raise as_the_client_sees_it(error) from None
+                    raise _for_the_client(call, error) from None
                 failed.append(Failed(step.candidate, error))
             else:
                 self._health.succeeded(endpoint.id)
@@ -189,6 +190,7 @@ class Engine:
         provider = self._providers[endpoint.provider]
         same = provider.dialect == call.dialect.name and request.original is not None
         call.ledger.ignored = () if provider.dialect is not None else _unspoken(request)
+        call.upstream = None
         lease: Lease | None = None
         upstream: Upstream | None = None
         deadlines: Deadlines | None = None
@@ -201,6 +203,7 @@ class Engine:
                 upstream = await provider.open(
                     request, endpoint.model, lease, same_dialect=same, warn=call.ledger.ignore
                 )
+                call.upstream = upstream
                 answer = call.answer()
                 call.output = output(call.dialect, answer, stream=request.stream, same_dialect=same)
                 flow = Flow(
@@ -249,12 +252,12 @@ class Engine:
             with call.interrupt:
                 lease = await provider.prepare(request, endpoint.model)
                 deadlines = self._deadlines(call, sink, endpoint, whole=True)
-                reply = await provider.embed(request, endpoint.model, call.ledger.ignore)
+                reply = await provider.embed(request, endpoint.model, lease, warn=call.ledger.ignore)
                 line.tally.usage = Usage(input_tokens=reply.input_tokens, output_tokens=0)
                 answer = call.answer()
                 answer.total_ns = call.ledger.since_ns()
                 await call.commit()
-                await sink.document(encode(reply, request, answer), ignored=call.ledger.ignored)
+                await sink.document(encode(reply, request, answer), head=call.head())
         finally:
             if deadlines is not None:
                 deadlines.stop()
@@ -291,7 +294,9 @@ class Engine:
                 return  # the call itself meets it, and says so
             if call in self.inflight:
                 call.ledger.held_by_keepalive = call.ledger.held_by_keepalive or not sink.started
-                await sink.send(data, last=False, ignored=call.ledger.ignored)
+                # Who else may answer has another head, so with others left this one names no target.
+                head = call.head() if call.sole else Head(call.ledger.ignored)
+                await sink.send(data, last=False, head=head)
 
         def quiet() -> None:
             if not running:
@@ -310,7 +315,7 @@ class Engine:
         try:
             async with asyncio.timeout(TELL_S):
                 if sink.started:
-                    await sink.send(call.failure(error), last=True, ignored=call.ledger.ignored)
+                    await sink.send(call.failure(error), last=True, head=call.head())
                 else:
                     await sink.fail(error)
         except TimeoutError:
@@ -331,10 +336,23 @@ PROVIDER_REFUSED: Final = {
 }
 
 
+def _for_the_client(call: Call, error: ApiError) -> ApiError:
+    """What the client is told; where that is less than is known, the log has the rest."""
+    told = as_the_client_sees_it(error)
+    if told is not error:
+        log.warning("call.provider_refused", call=call.id, provider=error.provider, reason=error.message)
+    return told
+
+
 def as_the_client_sees_it(error: ApiError) -> ApiError:
-    """An upstream that refuses *our* key is no fault of the client's key."""
+    """An upstream that refuses *our* key is no fault of the client's key; nor is it that we have none."""
+    if error.provider is None:
+        return error
+    if error.code == "no_credentials":
+        text = f"this server has no AWS credentials for {error.provider}; its log says why"
+        return ApiError(error.kind, text, code=error.code, provider=error.provider)
     words = PROVIDER_REFUSED.get(error.kind)
-    if words is None or error.provider is None:
+    if words is None:
         return error
     return ApiError(Kind.UPSTREAM, f"{error.provider} {words}", code="provider_authentication", provider=error.provider)
 

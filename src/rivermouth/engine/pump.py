@@ -123,7 +123,7 @@ async def _send(flow: Flow, data: bytes) -> None:
     """Send, and do not count the time that the client takes for it."""
     if data:
         flow.deadlines.sending()
-        await flow.sink.send(data, last=False, ignored=flow.call.ledger.ignored)
+        await flow.sink.send(data, last=False, head=flow.call.head())
         flow.deadlines.sent()
 
 
@@ -135,7 +135,7 @@ async def _finish(flow: Flow, batch: Batch, held: bytes) -> None:
         before = _without_error(batch)
         if flow.request.stream and tally.produced and (before.events or before.frames):
             await call.commit()
-            await flow.sink.send(held + out.take(before), last=False, ignored=ledger.ignored)
+            await flow.sink.send(held + out.take(before), last=False, head=call.head())
         raise end.error
     if not isinstance(end, Finish):
         raise TypeError("a stream ends with Finish or Error")
@@ -149,9 +149,9 @@ async def _finish(flow: Flow, batch: Batch, held: bytes) -> None:
     await call.commit()
     flow.deadlines.sending()
     if flow.request.stream:
-        await flow.sink.send(held + data, last=True, ignored=ledger.ignored)
+        await flow.sink.send(held + data, last=True, head=call.head())
     else:
-        await flow.sink.document(data, ignored=ledger.ignored)
+        await flow.sink.document(data, head=call.head())
 
 
 def _bound(held: list[bytes], text_chars: int) -> None:

@@ -15,7 +15,7 @@ import msgspec
 import structlog
 
 from rivermouth.dialects.dialect import Answer, Dialect, Operation, Route
-from rivermouth.engine.call import Call, estimate_input
+from rivermouth.engine.call import Call
 from rivermouth.engine.engine import Engine
 from rivermouth.engine.interrupt import By
 from rivermouth.http.body import ClientLeft, Receive, read_body
@@ -32,6 +32,7 @@ from rivermouth.http.sink import AsgiSink, Send
 from rivermouth.ir.errors import ApiError, Kind, WireError, invalid
 from rivermouth.ir.names import model_name
 from rivermouth.ir.request import EmbedRequest, Request
+from rivermouth.ir.tokens import estimate_prompt
 from rivermouth.routing.catalog import Catalog
 from rivermouth.store.port import CallRecord
 from rivermouth.wire import json
@@ -133,7 +134,7 @@ class DataPlane:
             key = None if _is_probe(found) else self._admit(headers, scope["query_string"])
             if isinstance(found, NoRoute):
                 common += [(b"allow", ", ".join(found.allowed).encode())] if found.allowed else []
-                raise _no_route(found, method, path)
+                raise _no_route(found, method, path, self.routes.bases)
             exchange = Exchange(found, call_id, self._clock_ns(), headers, scope["query_string"], receive)
             exchange.sink, exchange.key = sink, key
             await self._serve(exchange)
@@ -211,7 +212,7 @@ class DataPlane:
             raise TypeError(f"{match.dialect.name} routes count_tokens and cannot encode it")
         request = await _parsed(match, exchange.body)
         await self._catalog.plan(request.model)
-        await exchange.json(match.dialect.encode_count(estimate_input(request)))
+        await exchange.json(match.dialect.encode_count(estimate_prompt(request)))
 
     async def _list(self, exchange: Exchange) -> None:
         match = exchange.match
@@ -329,11 +330,9 @@ def _no_stream() -> ApiError:
     return invalid("this route does not stream; leave out `stream` or set it to false", "stream")
 
 
-def _no_route(found: NoRoute, method: str, path: str) -> ApiError:
+def _no_route(found: NoRoute, method: str, path: str, bases: str) -> ApiError:
     if found.allowed:
-        allowed = ", ".join(found.allowed)
-        return ApiError(
-            Kind.INVALID_REQUEST, f"{path[:200]} takes {allowed}, not {method}", status=405, code="method_not_allowed"
-        )
-    served = "; ".join(found.served)
-    return ApiError(Kind.NOT_FOUND, f"unknown url: {method} {path[:200]}. Served here: {served}", code="unknown_url")
+        text = f"{path[:200]} takes {', '.join(found.allowed)}, not {method}. {bases}"
+        return ApiError(Kind.INVALID_REQUEST, text, status=405, code="method_not_allowed")
+    text = f"unknown url: {method} {path[:200]}. Served here: {'; '.join(found.served)}. {bases}"
+    return ApiError(Kind.NOT_FOUND, text, code="unknown_url")

@@ -6,7 +6,13 @@ from typing import Final
 
 from rivermouth.wire import json
 
-CODES: Final = {401: "invalid_api_key", 403: "origin_not_allowed", 404: "unknown_url", 421: "host_not_allowed"}
+CODES: Final = {
+    401: "invalid_api_key",
+    403: "origin_not_allowed",
+    404: "unknown_url",
+    405: "method_not_allowed",
+    421: "host_not_allowed",
+}
 
 
 def envelope(status: int, message: str) -> bytes:

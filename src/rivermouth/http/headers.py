@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from rivermouth.local.router import HEADERS as DEVICE_HEADERS
+
 Header = tuple[bytes, bytes]
 
 STREAM: Final[tuple[Header, ...]] = (
@@ -15,7 +17,16 @@ STREAM: Final[tuple[Header, ...]] = (
 JSON: Final[Header] = (b"content-type", b"application/json")
 TEXT: Final[Header] = (b"content-type", b"text/plain; charset=utf-8")
 ID_NAMES: Final = (b"x-request-id", b"request-id", b"x-amzn-requestid")
-EXPOSED: Final = b"x-request-id, request-id, x-client-request-id, x-rivermouth-ignored, retry-after"
+EXPOSED: Final = b", ".join(
+    (
+        b"x-request-id",
+        b"request-id",
+        b"x-client-request-id",
+        b"x-rivermouth-ignored",
+        b"retry-after",
+        *(name.encode() for name in DEVICE_HEADERS),
+    )
+)
 _CLIENT_ID: Final = re.compile(r"[\x21-\x7e]{1,128}")
 
 

@@ -56,24 +56,24 @@ class Models:
         endpoint = plan.candidates[0].endpoint
         if endpoint.provider == self._local.name:
             await self._local.stand_by(request, endpoint.model)
-        await sink.document(match.dialect.documents[Operation.GENERATE](request, answer), ignored=())
+        await sink.document(match.dialect.documents[Operation.GENERATE](request, answer))
 
     async def _running(self, visit: Visit) -> None:
         encode = visit.dialect.encode_models
         if encode is None:
             raise TypeError(f"{visit.dialect.name} routes its running models and cannot encode them")
-        await visit.sink.document(encode(self._local.running(), visit.match.route), ignored=())
+        await visit.sink.document(encode(self._local.running(), visit.match.route))
 
     async def _version_of(self, visit: Visit) -> None:
-        await visit.sink.document(visit.document(self._version), ignored=())
+        await visit.sink.document(visit.document(self._version))
 
     async def _info(self, visit: Visit) -> None:
         """What answers where a protocol names no model (R15)."""
         info = ServerInfo(version=self._version, model=await self._catalog.model(NAMELESS[0]))
-        await visit.sink.document(visit.document(info), ignored=())
+        await visit.sink.document(visit.document(info))
 
     async def _health(self, visit: Visit) -> None:
-        await visit.sink.document(visit.document(None), ignored=())
+        await visit.sink.document(visit.document(None))
 
     async def _copy(self, visit: Visit) -> None:
         asked = visit.parsed()
@@ -92,7 +92,7 @@ class Models:
         with Watched(visit.receive, lambda: interrupt.cancel(By.CLIENT)):
             try:
                 with interrupt:
-                    async with aclosing(self._local.pull(asked.model)) as frames:
+                    async with aclosing(self._local.pull(asked.model, asked.accept_license)) as frames:
                         await self._follow(visit, frames, stream=asked.stream)
             except Stopped as stopped:
                 if stopped.by is not By.CLIENT:
@@ -106,16 +106,16 @@ class Models:
         """The one bad end of a pull, in its stream if that has begun."""
         if not visit.sink.started:
             raise error
-        await visit.sink.send(visit.document(error), last=True, ignored=())
+        await visit.sink.send(visit.document(error), last=True)
 
     async def _follow(self, visit: Visit, frames: AsyncIterator[PullProgress], *, stream: bool) -> None:
         """Each frame as it comes; without a stream the last alone."""
         async for frame in frames:
             last = frame.status == SUCCESS.status
             if stream:
-                await visit.sink.send(visit.document(frame), last=last, ignored=())
+                await visit.sink.send(visit.document(frame), last=last)
             elif last:
-                await visit.sink.document(visit.document(frame), ignored=())
+                await visit.sink.document(visit.document(frame))
 
 
 class Visit:

@@ -12,6 +12,9 @@ from rivermouth.dialects.dialect import ALWAYS, Dialect, Route, Surface
 from rivermouth.http.headers import Header, get
 
 REST: Final = "{model}"
+AT_THE_PORT: Final = frozenset({"anthropic", "ollama"})
+"""Dialects whose SDKs append the whole of a path, and so need no prefix."""
+OPENAI: Final = "openai_chat"
 
 
 class Match(msgspec.Struct, frozen=True):
@@ -38,14 +41,30 @@ class Routes:
         self._exact: dict[str, list[Match]] = {}
         self._rest: list[tuple[str, str, Match]] = []
         self._prefixes: list[tuple[str, Dialect]] = []
+        self._surfaces: list[tuple[Dialect, Surface]] = []
         for dialect in dialects:
             for surface in dialect.surfaces:
+                self._surfaces.append((dialect, surface))
                 self._prefixes.append((_home(surface) + "/", dialect))
                 for route in dialect.routes:
                     self._add(Match(dialect, surface, route))
         # The most telling pattern first: the longest text after the model, then before it.
         self._rest.sort(key=lambda entry: (-len(entry[1]), -len(entry[0])))
         self._prefixes.sort(key=lambda entry: -len(entry[0]))
+
+    @property
+    def bases(self) -> str:
+        """A sentence that says how the base URL of each SDK ends; most calls of what is not served have a wrong one."""
+        surfaces = [(d.name, s.prefix) for d, s in self._surfaces]
+        openai = " or ".join(prefix for name, prefix in surfaces if name == OPENAI)
+        heads = {
+            (name, prefix[1:].partition("/")[0]) for name, prefix in surfaces if name not in {OPENAI, *AT_THE_PORT}
+        }
+        others = sorted({f"/{head}" for name, head in heads if name.startswith(head)})
+        return (
+            f"Base URLs end in {openai} for OpenAI clients, in the port for Anthropic and Ollama ones, "
+            f"and in {', '.join(others)} for those of that name."
+        )
 
     def owns(self, path: str) -> bool:
         """True when the path is under a dialect's prefix, served or not."""

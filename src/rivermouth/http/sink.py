@@ -6,10 +6,12 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from rivermouth.dialects.dialect import Dialect, Surface
+from rivermouth.engine.call import Head
 from rivermouth.http.headers import JSON, STREAM, Header, retry_after
 from rivermouth.ir.errors import ApiError
 
 IGNORED_CHARS: Final = 1024
+PLAIN: Final = Head()
 
 Send = Callable[[Any], Awaitable[None]]
 
@@ -57,19 +59,19 @@ class AsgiSink:
     def write(self, data: bytes) -> bool:
         return self.ended or (self.started and self._write(data))
 
-    async def send(self, data: bytes, *, last: bool, ignored: tuple[str, ...]) -> None:
+    async def send(self, data: bytes, *, last: bool, head: Head = PLAIN) -> None:
         if self.ended:
             return
         if not self.started:
             self.started = True
-            headers = [*_stream_headers(self._surface), *STREAM, *self._headers, *_ignored(ignored)]
+            headers = [*_stream_headers(self._surface), *STREAM, *self._headers, *_told(head)]
             await self._send({"type": "http.response.start", "status": 200, "headers": headers})
         if last:
             self.ended = True
         await self._send({"type": "http.response.body", "body": data, "more_body": not last})
 
-    async def document(self, body: bytes, *, ignored: tuple[str, ...]) -> None:
-        await self.answer(200, body, [JSON, *_ignored(ignored)])
+    async def document(self, body: bytes, *, head: Head = PLAIN) -> None:
+        await self.answer(200, body, [JSON, *_told(head)])
 
     async def fail(self, error: ApiError) -> None:
         failure = self._dialect.encode_error(error, self._call_id)
@@ -99,7 +101,9 @@ def _stream_headers(surface: Surface | None) -> list[Header]:
     return [(name.encode(), value.encode()) for name, value in named]
 
 
-def _ignored(names: tuple[str, ...]) -> list[Header]:
-    """The header of R30.  The names may come from the client's own JSON: printable ones only, and not too many."""
-    text = ", ".join(name for name in names if name.isascii() and name.isprintable())
-    return [(b"x-rivermouth-ignored", text[:IGNORED_CHARS].encode())] if text else []
+def _told(head: Head) -> list[Header]:
+    """The headers of R18 and R30.  Names of fields may come from the client's own JSON: printable ones only, and not
+    too many."""
+    told = [(name.encode(), value.encode("latin-1")) for name, value in head.headers.items()]
+    text = ", ".join(name for name in head.ignored if name.isascii() and name.isprintable())
+    return [*told, (b"x-rivermouth-ignored", text[:IGNORED_CHARS].encode())] if text else told

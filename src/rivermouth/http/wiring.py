@@ -36,8 +36,9 @@ def application(services: Services, lifecycle: Lifecycle, models: Models, bound:
         origins=config.http.allowed_origins,
         keyed=not keys.open,
     )
+    routes = Routes(dialects.values())
     data = DataPlane(
-        routes=Routes(dialects.values()),
+        routes=routes,
         engine=services.engine,
         catalog=services.catalog,
         models=models,
@@ -53,7 +54,9 @@ def application(services: Services, lifecycle: Lifecycle, models: Models, bound:
         lifecycle=lifecycle,
         inflight=lambda: len(services.engine.inflight),
         metrics=services.metrics.render,
+        queues=services.local.pool.queues,
         version=__version__,
+        bases=routes.bases,
     )
     return App(data=data, platform=rest, keys=keys, origins=origins, base_path=config.http.base_path)
 

@@ -35,11 +35,12 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EmbedReply(msgspec.Struct, frozen=True, kw_only=True):
-    """One vector for each input, in input order."""
+    """One vector for each input, in input order.  cut: how many inputs were too long and were not read whole."""
 
     model: str
     vectors: tuple[tuple[float, ...], ...]
     input_tokens: int | None = None
+    cut: int = 0
 
 
 class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):

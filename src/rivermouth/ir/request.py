@@ -171,15 +171,20 @@ class Local(msgspec.Struct, frozen=True):
 
     keep_alive_s: seconds the model stays loaded after the call (0 now, negative for ever).
     context_tokens: the context window wanted.  raw: the prompt is a completion, no chat template.
+    regex: the whole answer has to match it; no other target may leave that out (`check_translatable`).
+    regex_field: the client's name for that.
     """
 
     keep_alive_s: float | None = None
     context_tokens: int | None = None
     raw: bool = False
+    regex: str | None = None
+    regex_field: str = "regex"
 
     def wishes(self) -> tuple[str, ...]:
         """The names of what is wished; 0 is a wish too."""
-        return tuple(name for name in self.__struct_fields__ if getattr(self, name) != getattr(_NO_WISHES, name))
+        names = (name for name in self.__struct_fields__ if name != "regex_field")
+        return tuple(name for name in names if getattr(self, name) != getattr(_NO_WISHES, name))
 
 
 _NO_WISHES = Local()
@@ -236,12 +241,15 @@ def check_translatable(request: Request) -> None:
     if request.untranslatable:
         field = request.untranslatable[0]
         raise invalid(f"{field} can only be passed to an upstream that speaks the client's own dialect", field)
+    if request.local.regex is not None:
+        raise invalid("only a local model can be made to match a regular expression", request.local.regex_field)
 
 
 class EmbedRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Texts to turn into vectors.  base64: little-endian float32 as base64.  single: a legacy one-vector reply.
 
-    truncate: an input that is too long may be cut; False asks for an error.  unmodelled: as of `Request`.
+    truncate: an input that is too long may be cut, at its end, or with `keep_end` at its beginning; False asks for an
+    error.  unmodelled: as of `Request`.
     """
 
     model: str
@@ -250,6 +258,7 @@ class EmbedRequest(msgspec.Struct, frozen=True, kw_only=True):
     single: bool = False
     dimensions: int | None = None
     truncate: bool = True
+    keep_end: bool = False
     local: Local = Local()
     original: Original | None = None
     unmodelled: tuple[str, ...] = ()

@@ -7,6 +7,8 @@ Theory of operation
 * One thread.  Round and round: take the commands that are there (waiting only when idle), one `step` for all live
   generations, hand out what the step made.  So a cancel is seen between steps: the step in flight ends, and none is
   begun for that call.  A prompt is read in chunks of `STEP_TOKENS`, so that is true during a long prompt too.
+* While it works it says something at least every `BEAT_S`, or after the step that takes longer; the server ends a
+  process that has been silent for too long.
 * fd 1 is moved away and pointed at fd 2 before anything native loads: what native code prints cannot break the
   protocol.
 * A failure of one request while it is read or admitted is its own.  An exception out of `step` leaves the engine
@@ -16,11 +18,9 @@ Theory of operation
 
 from __future__ import annotations
 
-import ctypes
+import functools
 import importlib
-import os
-import re
-import signal
+import operator
 import sys
 import time
 from collections.abc import Callable
@@ -29,33 +29,45 @@ from typing import Any, Final, NoReturn
 
 from rivermouth.ir.errors import ApiError, Kind, invalid
 from rivermouth.local.commands import Commands, Taken, Unreadable
-from rivermouth.local.detokenize import Detokenizer
+from rivermouth.local.detokenize import Decode, Detokenizer, spelling
+from rivermouth.local.families import THINK_CLOSE, ThoughtTokens, opens_thought, template_reason, without_thought
+from rivermouth.local.loading import GGUF, opened
+from rivermouth.local.loading import STEP_TOKENS as STEP_TOKENS
 from rivermouth.local.prompt import context_exceeded
 from rivermouth.local.protocol import (
+    Beat,
     Began,
+    CallSchema,
     Cancel,
     Delta,
     Done,
+    Embed,
     Failed,
     Fatal,
     Generate,
     Load,
+    LoadEncoder,
     Ready,
     Turn,
     Word,
 )
+from rivermouth.local.stdio import (
+    REASON_CAP,
+    die_with_parent,
+    leave,
+    own_stdout,
+    without_telemetry,
+    write_words,
+)
+from rivermouth.local.stdio import native_reason as native_reason
 from rivermouth.local.stops import StopFilter
 from rivermouth.wire import json
-from rivermouth.wire.ndjson import line
 
-STEP_TOKENS: Final = 256
 # The tokenizer that the engine makes of a GGUF file keeps the last so many tokens of a text and drops the others in
 # silence, whatever it is told, so a prompt that has as many may have had more.
 PROMPT_CAP_TOKENS: Final = 8192
 WARM_UP_TOKENS: Final = 4
-REASON_CAP: Final = 300
-PR_SET_PDEATHSIG: Final = 1
-SOURCE_PLACE: Final = re.compile(r"^.*\.(?:cpp|cc|hpp|h):\d+:?\s*")
+BEAT_S: Final = 1.0
 
 # What the engine calls an end, as the protocol's reason.
 REASONS: Final[dict[str, str]] = {"STOP": "stop", "LENGTH": "length", "NONE": "stop", "TOOL_CALLS": "stop"}
@@ -66,11 +78,12 @@ Send = Callable[[list[Word]], None]
 class Live:
     """One generation that the engine is working on."""
 
-    def __init__(self, wanted: Generate, handle: Any, prompt_tokens: int, decode: Callable[[list[int]], str]) -> None:
+    def __init__(self, wanted: Generate, handle: Any, began: Began, decode: Decode) -> None:
         self.id = wanted.id
         self.handle = handle
-        self.prompt_tokens = prompt_tokens
+        self.prompt_tokens = began.prompt_tokens
         self.output_tokens = 0
+        self.thought = ThoughtTokens(in_thought=began.in_thought) if THINK_CLOSE in wanted.marks else None
         self.text = Detokenizer(decode)
         self.stops = StopFilter(wanted.stop)
         self._begun_ns = time.monotonic_ns()
@@ -85,7 +98,10 @@ class Live:
                 if self._first_ns is None:
                     self._first_ns = time.monotonic_ns()
                 self.output_tokens += len(tokens)
-                shown += self.stops.feed(self.text.feed(tokens))
+                text = self.text.feed(tokens)
+                if self.thought is not None:
+                    self.thought.feed(text, len(tokens))
+                shown += self.stops.feed(text)
                 word = output.finish_reason.name
         return shown, word
 
@@ -104,6 +120,7 @@ class Live:
             prompt_ns=first - self._begun_ns,
             output_ns=now - first,
             stop_sequence=self.stops.matched,
+            reasoning_tokens=self.thought.count if self.thought is not None else None,
         )
 
 
@@ -111,17 +128,14 @@ class Engine:
     """The loaded model and what it is working on."""
 
     def __init__(self, genai: ModuleType, load: Load) -> None:
-        scheduler = genai.SchedulerConfig()
-        scheduler.cache_size = 0  # grows on demand; what bounds it is max_num_seqs times the context
-        scheduler.max_num_seqs = load.max_active
-        scheduler.max_num_batched_tokens = STEP_TOKENS
-        scheduler.enable_prefix_caching = load.prefix_cache
         self._genai = genai
-        self._pipeline = genai.ContinuousBatchingPipeline(load.path, scheduler, load.device, load.properties)
+        self._pipeline, self.cached = opened(genai, load)
         self._tokenizer = self._pipeline.get_tokenizer()
         self._end_tokens = set(load.end_tokens)
         self._context_tokens = load.context_tokens
+        self._prompt_cap = prompt_cap(load, self._tokenizer)
         self._live: dict[int, Live] = {}
+        self._mark_tokens: dict[str, int | None] = {}
 
     @property
     def idle(self) -> bool:
@@ -134,24 +148,29 @@ class Engine:
         while self._live:
             self.step()
 
-    def admit(self, wanted: Generate) -> Began | Failed:
+    def admit(self, wanted: Generate) -> Began | Done | Failed:
         """Renders, counts and checks the prompt, then hands it to the engine."""
         try:
-            tokens = self._encode(wanted)
+            tokens, in_thought = self._encode(wanted)
             count = int(tokens.shape[1])
             limit = min(wanted.context_tokens, self._context_tokens)
-            refused = unfit(count, limit)
+            if wanted.count_only:  # what is too long here may be asked for elsewhere
+                refused = unfit(count, wanted.context_tokens)
+            else:
+                refused = unfit(count, limit, self._prompt_cap)
             if refused is not None:
-                return Failed(
-                    id=wanted.id, kind=refused.kind.value, message=refused.message, code=refused.code,
-                    param=refused.param,
-                )  # fmt: skip
+                return failed(wanted.id, refused)
+            if wanted.count_only:
+                return counted(wanted.id, count)
             config = self._config(wanted, limit - count)
             handle = self._pipeline.add_request(wanted.id, tokens, config)
+        except ApiError as error:
+            return failed(wanted.id, error)
         except (RuntimeError, ValueError, TypeError) as error:
             return Failed(id=wanted.id, kind=Kind.INVALID_REQUEST.value, message=native_reason(error))
-        self._live[wanted.id] = Live(wanted, handle, count, self._tokenizer.decode)
-        return Began(wanted.id, count)
+        began = Began(wanted.id, count, in_thought)
+        self._live[wanted.id] = Live(wanted, handle, began, self._spelling(wanted.marks))
+        return began
 
     def cancel(self, identity: int) -> Done | None:
         """Stops a generation; None when it has ended already."""
@@ -202,14 +221,34 @@ class Engine:
             )
         return live.done(REASONS[word])
 
-    def _encode(self, wanted: Generate) -> Any:
+    def _encode(self, wanted: Generate) -> tuple[Any, bool]:
+        """The prompt's tokens, and whether it ends inside a thought."""
         if wanted.turns is None:
-            return self._tokenizer.encode(wanted.prompt or "").input_ids
+            return self._tokenizer.encode(wanted.prompt or "").input_ids, False
         context = {} if wanted.enable_thinking is None else {"enable_thinking": wanted.enable_thinking}
-        text = self._tokenizer.apply_chat_template(
-            [_message(turn) for turn in wanted.turns], add_generation_prompt=True, extra_context=context
-        )
-        return self._tokenizer.encode(text, add_special_tokens=False).input_ids
+        messages, tools = [_message(turn) for turn in wanted.turns], list(wanted.tools) or None
+        try:
+            text = self._tokenizer.apply_chat_template(
+                messages, add_generation_prompt=True, tools=tools, extra_context=context
+            )
+        except RuntimeError as error:
+            why = template_reason(str(error))
+            raise invalid(f"the chat template refuses these messages: {why}", param="messages") from None
+        if wanted.answer_at_once:
+            text = without_thought(text, switched=wanted.enable_thinking is not None)
+        return self._tokenizer.encode(text, add_special_tokens=False).input_ids, opens_thought(text)
+
+    def _spelling(self, marks: tuple[str, ...]) -> Decode:
+        """Tokens to text, the marks among them shown and what ends an answer not."""
+        shown = {token: mark for mark in marks if (token := self._token_of(mark)) is not None}
+        return spelling(self._tokenizer.decode, shown, self._end_tokens)
+
+    def _token_of(self, mark: str) -> int | None:
+        """The one token that is this mark; None where it is several."""
+        if mark not in self._mark_tokens:
+            ids = self._tokenizer.encode(mark, add_special_tokens=False).input_ids.data[0].tolist()
+            self._mark_tokens[mark] = int(ids[0]) if len(ids) == 1 else None
+        return self._mark_tokens[mark]
 
     def _config(self, wanted: Generate, room: int) -> Any:
         config = self._genai.GenerationConfig()
@@ -220,14 +259,44 @@ class Engine:
             value = getattr(wanted.decoding, field)
             if value is not None:
                 setattr(config, field, value)
-        if wanted.schema is not None:
+        if wanted.calls:
+            config.structured_output_config = self._one_call(wanted.calls)
+        elif wanted.regex is not None:
+            config.structured_output_config = self._genai.StructuredOutputConfig(regex=wanted.regex)
+        elif wanted.schema is not None:
             config.structured_output_config = self._genai.StructuredOutputConfig(json_schema=wanted.schema)
         config.validate()
         return config
 
+    def _one_call(self, calls: tuple[CallSchema, ...]) -> Any:
+        """The grammar of a call of one of these, and of nothing else."""
+        grammars = self._genai.StructuredOutputConfig
+        each = [
+            grammars.Concat(
+                grammars.ConstString(f'{{"name": {json.encode(call.name).decode()}, "arguments": '),
+                grammars.JSONSchema(call.parameters),
+                grammars.ConstString("}"),
+            )
+            for call in calls
+        ]
+        return grammars(compound_grammar=functools.reduce(operator.or_, each))
 
-def serve(engine: Engine, commands: Commands, early: list[Taken], send: Send) -> None:
+
+def serve(
+    engine: Engine,
+    commands: Commands,
+    early: list[Taken],
+    send: Send,
+    clock: Callable[[], float] = time.monotonic,
+) -> None:
     """Until stdin ends."""
+    said_at = clock()
+
+    def say(words: list[Word]) -> None:
+        nonlocal said_at
+        send(words)
+        said_at = clock()
+
     waiting: list[Taken] | None = early
     while waiting is not None:
         answers: list[Word] = []
@@ -236,13 +305,15 @@ def serve(engine: Engine, commands: Commands, early: list[Taken], send: Send) ->
             if answer is not None:
                 answers.append(answer)
         if answers:
-            send(answers)
+            say(answers)
         if engine.idle:
             engine.release()
         else:
             made = engine.step()
             if made:
-                send(made)
+                say(made)
+            elif clock() - said_at >= BEAT_S:  # a long prompt, or an answer whose text is held back
+                say([Beat()])
         waiting = commands.take(wait=engine.idle)
 
 
@@ -255,34 +326,49 @@ def _obey(engine: Engine, command: Taken) -> Word | None:
         case Unreadable(id=int(identity)):
             message = f"the engine cannot read this request: {command.reason}"
             return Failed(id=identity, kind=Kind.INVALID_REQUEST.value, message=message, code="unreadable_request")
-        case Unreadable() | Load():  # nobody's request, so there is nobody to tell but the log
+        case Unreadable() | Load() | LoadEncoder() | Embed():  # no request of ours: there is nobody to tell but the log
             sys.stderr.write(f"passed over: {command}"[:REASON_CAP] + "\n")
             return None
 
 
-def unfit(prompt_tokens: int, context_tokens: int) -> ApiError | None:
-    """Why a prompt of so many tokens, as the tokenizer counts them, cannot be answered."""
+def failed(identity: int, error: ApiError) -> Failed:
+    """One request that is refused."""
+    return Failed(id=identity, kind=error.kind.value, message=error.message, code=error.code, param=error.param)
+
+
+def counted(identity: int, prompt_tokens: int) -> Done:
+    """The answer to `count_only`."""
+    return Done(id=identity, reason="stop", prompt_tokens=prompt_tokens, output_tokens=0, prompt_ns=0, output_ns=0)
+
+
+def prompt_cap(load: Load, tokenizer: Any) -> int:
+    """A prompt of so many tokens is too long for the device, or may have been longer before the tokenizer cut it."""
+    cap = PROMPT_CAP_TOKENS
+    if not load.path.endswith(GGUF):  # its tokenizer was made elsewhere, and may cut anywhere
+        counted = int(tokenizer.encode("1 2 " * (load.context_tokens // 2 + 1)).input_ids.shape[1])
+        cap = counted if counted <= load.context_tokens else load.context_tokens + 1
+    return cap if load.prompt_tokens is None else min(cap, load.prompt_tokens + 1)
+
+
+def unfit(prompt_tokens: int, context_tokens: int, cap_tokens: int = PROMPT_CAP_TOKENS) -> ApiError | None:
+    """Why a prompt of so many tokens, as the tokenizer counts them, cannot be answered.
+
+    cap_tokens: what the tokenizer counts to at most, or what the device takes.
+    """
     if prompt_tokens == 0:
         return invalid("the prompt is empty", param="messages")
-    if prompt_tokens >= min(context_tokens, PROMPT_CAP_TOKENS):
-        many = f"{prompt_tokens} tokens{' or more' if prompt_tokens == PROMPT_CAP_TOKENS else ''}"
-        return context_exceeded(f"the prompt of {many}", min(context_tokens, PROMPT_CAP_TOKENS))
+    if prompt_tokens >= min(context_tokens, cap_tokens):
+        many = f"{prompt_tokens} tokens{' or more' if prompt_tokens == cap_tokens else ''}"
+        return context_exceeded(f"the prompt of {many}", min(context_tokens, cap_tokens))
     return None
 
 
-def native_reason(error: BaseException) -> str:
-    """The last line of a native error, without the place in the native source."""
-    lines = [text.strip() for text in str(error).splitlines() if text.strip()]
-    last = lines[-1] if lines else type(error).__name__
-    return (SOURCE_PLACE.sub("", last) or last)[:REASON_CAP]
-
-
 def main() -> NoReturn:
-    out = _own_stdout()
-    _die_with_parent(int(sys.argv[1]))
+    out = own_stdout()
+    die_with_parent(int(sys.argv[1]))
 
     def send(words: list[Word]) -> None:
-        _write_all(out, b"".join(line(json.encode(word)) for word in words))
+        write_words(out, words)
 
     commands = Commands(0)
     load, early = _first_command(commands)
@@ -290,20 +376,20 @@ def main() -> NoReturn:
         genai = _import_engine()
     except ImportError as error:
         send([Fatal(f"the engine's packages cannot be imported: {native_reason(error)}", "engine_not_installed")])
-        _leave(3)
+        leave(3)
     try:
         engine = Engine(genai, load)
         engine.warm_up()
     except (RuntimeError, ValueError, TypeError, IndexError) as error:
         send([Fatal(native_reason(error), "load_failed")])
-        _leave(3)
-    send([Ready(load.device, genai.__version__)])
+        leave(3)
+    send([Ready(load.device, genai.__version__, engine.cached)])
     try:
         serve(engine, commands, early, send)
     except RuntimeError as error:
         send([Fatal(native_reason(error), "engine_failed")])
-        _leave(4)
-    _leave(0)
+        leave(4)
+    leave(0)
 
 
 def _first_command(commands: Commands) -> tuple[Load, list[Taken]]:
@@ -311,7 +397,7 @@ def _first_command(commands: Commands) -> tuple[Load, list[Taken]]:
     while not taken:
         taken = commands.take(wait=True)
         if taken is None:
-            _leave(0)
+            leave(0)
     load, *early = taken
     if not isinstance(load, Load):
         raise SystemExit(f"the first command must be load, not {load}"[:REASON_CAP])
@@ -320,6 +406,8 @@ def _first_command(commands: Commands) -> tuple[Load, list[Taken]]:
 
 def _message(turn: Turn) -> dict[str, object]:
     message: dict[str, object] = {"role": turn.role, "content": turn.content}
+    if turn.reasoning_content is not None:
+        message["reasoning_content"] = turn.reasoning_content
     if turn.name is not None:
         message["name"] = turn.name
     if turn.tool_calls:
@@ -330,40 +418,8 @@ def _message(turn: Turn) -> dict[str, object]:
 
 
 def _import_engine() -> ModuleType:
-    # The telemetry package phones home when its user once agreed to that for other tools; here it does not exist, and
-    # the engine falls back to a stub of its own.
-    sys.modules["openvino_telemetry"] = None  # type: ignore[assignment]
+    without_telemetry()
     return importlib.import_module("openvino_genai")
-
-
-def _own_stdout() -> int:
-    """The protocol's descriptor; what anyone else writes to stdout goes to stderr."""
-    sys.stdout.flush()
-    out = os.dup(1)
-    os.dup2(2, 1)
-    return out
-
-
-def _die_with_parent(parent: int) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:  # it died before the line above
-            raise SystemExit(0)
-
-
-def _write_all(descriptor: int, data: bytes) -> None:
-    try:
-        while data:
-            data = data[os.write(descriptor, data) :]
-    except BrokenPipeError:
-        _leave(0)
-
-
-def _leave(status: int) -> NoReturn:
-    """Ends at once: the system takes the memory back sooner than the engine would, and without its complaints."""
-    sys.stderr.flush()
-    os._exit(status)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ them each time is quadratic.  So a short window is decoded, and what is new at i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
 # A character has at most 4 bytes, so 4 tokens; 8 of context let it and its word be decoded whole.
@@ -15,10 +15,33 @@ CONTEXT_TOKENS: Final = 8
 _UNFINISHED: Final = "�"
 
 
+Decode = Callable[[list[int]], str]
+
+
+def spelling(decode: Decode, marks: Mapping[int, str], hidden: Collection[int]) -> Decode:
+    """`decode` that shows some tokens which it would leave out, and leaves out some which it might show.
+
+    marks: tokens with the text that stands for each.  hidden: tokens that end an answer.
+    """
+
+    def decoded(tokens: list[int]) -> str:
+        pieces: list[str] = []
+        run: list[int] = []
+        for token in tokens:
+            if token in marks:
+                pieces += [decode(run) if run else "", marks[token]]
+                run = []
+            elif token not in hidden:
+                run.append(token)
+        return "".join([*pieces, decode(run) if run else ""])
+
+    return decoded
+
+
 class Detokenizer:
     """`decode` gives the text of a list of tokens; it drops, or ends with U+FFFD for, a character that is cut."""
 
-    def __init__(self, decode: Callable[[list[int]], str]) -> None:
+    def __init__(self, decode: Decode) -> None:
         self._decode = decode
         self._window: list[int] = []
         self._shown = ""

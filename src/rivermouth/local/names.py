@@ -13,6 +13,10 @@ from rivermouth.ir.errors import invalid
 DEFAULT_TAG: Final = "latest"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}(?:/[A-Za-z0-9][A-Za-z0-9._-]{0,79}){0,2}")
 _TAG: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,79}")
+_FILE: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+-]{0,199}")
+_REPOSITORY: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}/[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
+_REVISION: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._/-]{0,119}")
+_COMMIT: Final = re.compile(r"[0-9a-f]{40}")
 
 
 class ModelName(NamedTuple):
@@ -35,3 +39,23 @@ def parse_name(text: str) -> ModelName:
 def is_name(candidate: ModelName) -> bool:
     """True for names that may become a path."""
     return _NAME.fullmatch(candidate.name) is not None and _TAG.fullmatch(candidate.tag) is not None
+
+
+def is_file_name(candidate: str) -> bool:
+    """True for the flat name of a file: no folder, no climbing, nothing that a terminal or a shell would act on."""
+    return _FILE.fullmatch(candidate) is not None
+
+
+def is_repository(candidate: str) -> bool:
+    """True for "owner/name" as model hubs write it."""
+    return _REPOSITORY.fullmatch(candidate) is not None and ".." not in candidate and "--" not in candidate
+
+
+def is_revision(candidate: str) -> bool:
+    """True for what may name a branch, a tag or a commit."""
+    return _REVISION.fullmatch(candidate) is not None and ".." not in candidate
+
+
+def is_commit(candidate: str) -> bool:
+    """True for the full name of a commit."""
+    return _COMMIT.fullmatch(candidate) is not None

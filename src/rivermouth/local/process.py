@@ -1,13 +1,15 @@
 """One engine process, from the server's side: started, fed, read, stopped; never imported.
 
-    EngineProcess.start -> Ready     generate() -> Generation     stop()
+    EngineProcess.start -> Ready     generate() -> Generation, or embed() -> Embedding     stop()
 
 Theory of operation
-* One task reads the process's words and hands each to its generation; texts go into that call's `AsyncTokenStream`,
-  which is bounded, so a slow reader costs its own call only.
-* When the process ends, for whatever reason, every generation that lives fails with that reason, and `alive` is False
+* One task reads the process's words and hands each to the request it is about; texts go into that call's
+  `AsyncTokenStream`, which is bounded, so a slow reader costs its own call only.
+* When the process ends, for whatever reason, every request that lives fails with that reason, and `alive` is False
   from then on.  Nothing is restarted here; the pool starts another process for the next call.
-* A generation that does not confirm its cancel in `confirm_s` means a step that hangs: the process is killed.
+* A request that does not confirm its cancel in `confirm_s` means a step that hangs: the process is killed.
+* So is a process that says nothing for the spec's `step_s` while a request lives, see `watch`.
+* What it wrote to stderr is for the log and for `doctor`; no client gets to see it.
 """
 
 from __future__ import annotations
@@ -18,30 +20,38 @@ import signal
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
-from rivermouth.bridge import AsyncTokenStream
 from rivermouth.ir.errors import ApiError, Kind, WireError
+from rivermouth.local.generation import PROVIDER as PROVIDER
+from rivermouth.local.generation import Embedding as Embedding
+from rivermouth.local.generation import Generation as Generation
+from rivermouth.local.generation import Work
 from rivermouth.local.protocol import (
     LINE_CAP_BYTES,
     WORDS,
+    Beat,
     Began,
     Cancel,
     Command,
     Delta,
     Done,
+    Embed,
+    Embedded,
     Failed,
     Fatal,
     Generate,
-    Load,
     Ready,
+    Vectors,
     Word,
 )
+from rivermouth.local.spec import EngineSpec as EngineSpec
+from rivermouth.local.spec import Spec, load_command, program_of
+from rivermouth.local.watch import Verdict, judge, look_every_s
 from rivermouth.wire import json
 from rivermouth.wire.ndjson import NdjsonReader, line
 
@@ -51,7 +61,8 @@ STOP_S: Final = 5.0
 READ_BYTES: Final = 1 << 16
 STDERR_LINES: Final = 20
 STDERR_LINE_BYTES: Final = 500
-PROVIDER: Final = "local"
+LAST_WORDS_S: Final = 1.0
+"""How long the end of stderr is waited for, which a grandchild may hold open."""
 
 # Of the server's environment the native code sees this much; keys of providers stay here.
 ENVIRONMENT: Final = frozenset(
@@ -60,72 +71,42 @@ ENVIRONMENT: Final = frozenset(
 ENVIRONMENT_PREFIXES: Final = ("LC_", "PYTHON", "OV_", "OPENVINO_", "ONEDNN_", "TBB_", "OMP_", "COVERAGE_", "XDG_")
 
 
-class EngineSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """What a process is started with."""
+class Crash(NamedTuple):
+    """An end that nobody asked for.
 
-    path: Path
-    context_tokens: int
-    end_tokens: tuple[int, ...]
-    device: str = "CPU"
-    properties: dict[str, str] = {}
-    max_active: int = 4
-    prefix_cache: bool = False
+    how: as the calls were told.  stderr: the last lines.  loaded: was it ready.  answered: requests, to their end.
+    """
+
+    pid: int
+    how: ApiError
+    stderr: tuple[str, ...]
+    loaded: bool
+    answered: int
 
 
-class Generation:
-    """One answer being made.  `stream` has its text; `began` the prompt's tokens; `done` the end, once it is there."""
-
-    def __init__(self, identity: int, process: EngineProcess, timeout_s: float, max_pending: int) -> None:
-        loop = asyncio.get_running_loop()
-        self.id = identity
-        self.done: Done | None = None
-        self.closed = asyncio.Event()
-        self.began: asyncio.Future[int] = loop.create_future()
-        self.stream = AsyncTokenStream(
-            timeout_s=timeout_s,
-            on_abort=lambda: _on_loop(loop, process.cancel, identity),
-            max_pending=max_pending,
-        )
-
-    def hear(self, word: Began | Delta | Done | Failed) -> None:
-        """Takes one word of the process."""
-        match word:
-            case Began():
-                if not self.began.done():
-                    self.began.set_result(word.prompt_tokens)
-            case Delta():
-                self.stream.push(word.text)
-            case Done():
-                self.done = word
-                if not self.began.done():
-                    self.began.set_result(word.prompt_tokens)
-                self.stream.finish(word.reason)
-                self.closed.set()
-            case Failed():
-                self.fail(_failure(word))
-
-    def fail(self, error: ApiError) -> None:
-        """A bad end, told to whoever waits for the beginning or for the next text."""
-        if not self.began.done():
-            self.began.set_exception(error)
-            self.began.exception()  # read here: nobody may be waiting for it
-        self.stream.fail(error)
-        self.closed.set()
+Crashed = Callable[[Crash], Awaitable[None]]
 
 
 class EngineProcess:
-    """A running engine process with one loaded model."""
+    """A running engine process with one loaded model.
 
-    def __init__(self, spec: EngineSpec, process: asyncio.subprocess.Process) -> None:
+    answered: how many requests it has answered to their end.  crashed: told of an end that nobody asked for.
+    """
+
+    def __init__(self, spec: Spec, process: asyncio.subprocess.Process, crashed: Crashed | None = None) -> None:
         self.spec = spec
         self.ready: Ready | None = None
         self.load_ns = 0
+        self.answered = 0
+        self._crashed = crashed
+        self._heard_at = 0.0
+        self._look: asyncio.TimerHandle | None = None
         self.stderr: deque[str] = deque(maxlen=STDERR_LINES)
         self._process = process
         self._fatal: Fatal | None = None
         self._stopping = False
         self._next_id = 1
-        self._live: dict[int, Generation] = {}
+        self._live: dict[int, Work] = {}
         self._loaded: asyncio.Future[Ready] = asyncio.get_running_loop().create_future()
         self._ended = asyncio.Event()
         self._on_end: list[Callable[[], None]] = []
@@ -135,21 +116,21 @@ class EngineProcess:
         ]
 
     @classmethod
-    async def start(cls, spec: EngineSpec, load_s: float = LOAD_S) -> EngineProcess:
+    async def start(cls, spec: Spec, load_s: float = LOAD_S, crashed: Crashed | None = None) -> EngineProcess:
         """A process with its model loaded and warm.  Raises `ApiError`; then nothing is left running."""
         begun = time.monotonic_ns()
         child = await asyncio.create_subprocess_exec(
             sys.executable,
             "-P",
             "-m",
-            "rivermouth.local.child",
+            program_of(spec),
             str(os.getpid()),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
             env=child_environment(os.environ),
         )
-        engine = cls(spec, child)
+        engine = cls(spec, child, crashed)
         try:
             engine._send(line_of(load_command(spec)))
             async with asyncio.timeout(load_s):
@@ -191,35 +172,36 @@ class EngineProcess:
 
         Raises `ApiError` when the process has ended, and when the request is longer than its line may be.
         """
-        if not self.alive:
-            raise self._death()
-        identity = self._next_id
-        command = line_of(msgspec.structs.replace(wanted, id=identity))
-        self._next_id += 1
         # An answer has no more pieces than its context has tokens, so a slow reader never loses one.
-        generation = Generation(identity, self, timeout_s, max_pending=self.spec.context_tokens + 1)
-        self._live[identity] = generation
-        self._send(command)
+        most = self.spec.context_tokens + 1
+        generation = Generation(self._new_id(), self.cancel, timeout_s, max_pending=most)
+        self._begin(generation, msgspec.structs.replace(wanted, id=generation.id))
         return generation
 
+    def embed(self, wanted: Embed) -> Embedding:
+        """Begins the vectors of some texts; `wanted.id` is given here.  Raises as `generate`."""
+        embedding = Embedding(self._new_id(), len(wanted.texts))
+        self._begin(embedding, msgspec.structs.replace(wanted, id=embedding.id))
+        return embedding
+
     def cancel(self, identity: int) -> None:
-        """Asks for the end of one generation; does nothing when it has ended."""
+        """Asks for the end of one request; does nothing when it has ended."""
         if identity in self._live and self.alive:
             self._send(line_of(Cancel(identity)))
 
-    async def confirm(self, generation: Generation, confirm_s: float = CONFIRM_S) -> None:
-        """Returns when the process works on `generation` no more.  Kills the process if that takes too long."""
-        generation.stream.cancel()
-        self.cancel(generation.id)
+    async def confirm(self, work: Work, confirm_s: float = CONFIRM_S) -> None:
+        """Returns when the process works on `work` no more.  Kills the process if that takes too long."""
+        work.give_up()
+        self.cancel(work.id)
         try:
             async with asyncio.timeout(confirm_s):
-                await generation.closed.wait()
+                await work.closed.wait()
         except TimeoutError:
             self._fatal = Fatal(f"a step did not end within {confirm_s:g} s", "engine_hangs")
             await self.kill()
 
     async def stop(self, stop_s: float = STOP_S) -> None:
-        """Ends the process and waits for it; its generations fail."""
+        """Ends the process and waits for it; its requests fail."""
         self._stopping = True
         if self._process.stdin is not None:
             self._process.stdin.close()
@@ -242,6 +224,39 @@ class EngineProcess:
     def statistics(self) -> dict[str, int]:
         return {"live": len(self._live), "stderr_lines": len(self.stderr)}
 
+    def _new_id(self) -> int:
+        self._next_id += 1
+        return self._next_id - 1
+
+    def _begin(self, work: Work, command: Command) -> None:
+        if not self.alive:
+            raise self._death()
+        sent = line_of(command)
+        if not self._live:
+            self._heard_at = asyncio.get_running_loop().time()
+        self._live[work.id] = work
+        self._send(sent)
+        if self._look is None:
+            self._look_later()
+
+    def _look_later(self) -> None:
+        loop = asyncio.get_running_loop()
+        due = loop.time() + look_every_s(self.spec.step_s)
+        self._look = loop.call_at(due, self._look_now, due)
+
+    def _look_now(self, due: float) -> None:
+        self._look = None
+        step_s = self.spec.step_s
+        now = asyncio.get_running_loop().time()
+        match judge(now, due=due, heard_at=self._heard_at, live=bool(self._live), step_s=step_s):
+            case Verdict.LOOK_AGAIN:
+                self._look_later()
+            case Verdict.HANGS:
+                self._fatal = Fatal(f"it has made no step for {step_s:g} s", "engine_hangs")
+                self._kill_nowait()
+            case Verdict.REST:
+                pass
+
     def _send(self, command: bytes) -> None:
         """What does not fit into the pipe waits here; it is bounded by the calls that the pool lets in."""
         stdin = self._process.stdin
@@ -253,7 +268,9 @@ class EngineProcess:
         assert stdout is not None
         reader = NdjsonReader(LINE_CAP_BYTES)
         try:
+            loop = asyncio.get_running_loop()
             while data := await stdout.read(READ_BYTES):
+                self._heard_at = loop.time()
                 for frame in reader.feed(data):
                     self._hear(json.decode_as(WORDS, frame.data))
         except WireError as error:
@@ -276,12 +293,16 @@ class EngineProcess:
                     self._loaded.set_result(word)
             case Fatal():
                 self._fatal = word
-            case Began() | Delta():
-                if generation := self._live.get(word.id):
-                    generation.hear(word)
-            case Done() | Failed():
-                if generation := self._live.pop(word.id, None):
-                    generation.hear(word)
+            case Beat():
+                pass
+            case Began() | Delta() | Vectors():
+                if work := self._live.get(word.id):
+                    work.hear(word)
+            case Done() | Embedded() | Failed():
+                if work := self._live.get(word.id):
+                    work.hear(word)
+                    del self._live[word.id]
+                    self.answered += not isinstance(word, Failed) and word.reason != "cancelled"
 
     async def _read_stderr(self) -> None:
         """Keeps the last lines, for `doctor` and the log."""
@@ -296,16 +317,22 @@ class EngineProcess:
     async def _finish(self) -> None:
         """The process's stdout has ended: so does everything that waited for it."""
         await self._process.wait()
+        unasked = not self._stopping or self._fatal is not None
         self._ended.set()
+        if self._look is not None:
+            self._look.cancel()
         error = self._death()
         if not self._loaded.done():
             self._loaded.set_exception(error)
             self._loaded.exception()  # read here: nobody may be waiting for it
         live, self._live = self._live, {}
-        for generation in live.values():
-            generation.fail(error)
+        for work in live.values():
+            work.fail(error)
         for callback in self._on_end:
             callback()
+        if unasked and self._crashed is not None:
+            await asyncio.wait(self._tasks[1:], timeout=LAST_WORDS_S)
+            await self._crashed(Crash(self.pid, error, tuple(self.stderr), self.ready is not None, self.answered))
 
     def _death(self) -> ApiError:
         if self._fatal is not None:
@@ -339,18 +366,6 @@ def line_of(command: Command) -> bytes:
     return made
 
 
-def load_command(spec: EngineSpec) -> Load:
-    return Load(
-        path=str(spec.path),
-        device=spec.device,
-        properties=spec.properties,
-        max_active=spec.max_active,
-        context_tokens=spec.context_tokens,
-        end_tokens=spec.end_tokens,
-        prefix_cache=spec.prefix_cache,
-    )
-
-
 def child_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """What of the server's environment an engine process gets."""
     return {
@@ -370,13 +385,3 @@ def exit_words(status: int | None) -> str:
         except ValueError:
             return f"signal {-status}"
     return f"exit status {status}"
-
-
-def _failure(word: Failed) -> ApiError:
-    return ApiError(Kind(word.kind), word.message, code=word.code, param=word.param, provider=PROVIDER)
-
-
-def _on_loop(loop: asyncio.AbstractEventLoop, function: Callable[[int], None], argument: int) -> None:
-    """From any thread; nothing when the loop has gone, because the process goes with it."""
-    with suppress(RuntimeError):
-        loop.call_soon_threadsafe(function, argument)

@@ -1,10 +1,10 @@
-"""From the catalogue to the registry: fetched, verified, checked, published; told in frames on the way.
+"""From a source to the registry: fetched, verified, checked, published; told in frames on the way.
 
-    pulling manifest -> pulling <file> (0 ... total) -> verifying sha256 digest -> success
+    pulling manifest -> pulling <file> (0 ... total), for each file -> verifying sha256 digest -> success
 
 One download for each model, followed by everyone who asked for it; frames that say the same thing more recently replace
 those that a follower has not read.  The last follower to leave stops the download.  Whatever ends it early, the staging
-folder goes and the registry has not changed.
+folder goes and the registry has not changed; what a later pull can go on with is kept apart (`partials`).
 """
 
 from __future__ import annotations
@@ -18,10 +18,13 @@ from typing import Final
 import msgspec
 
 from rivermouth.ir.errors import ApiError, Kind
-from rivermouth.local.catalog import CATALOG, Catalog, Entry
-from rivermouth.local.names import ModelName, parse_name
+from rivermouth.local.catalog import CATALOG, Catalog, Entry, Source
+from rivermouth.local.names import ModelName
+from rivermouth.local.references import Pulls, client_entry
 from rivermouth.local.registry import Registry
-from rivermouth.local.sources import fetch, verify_present
+from rivermouth.local.sources import fetch
+from rivermouth.local.sources.gathered import Orders
+from rivermouth.local.sources.present import verify_present
 
 STEPS: Final = 200
 
@@ -53,43 +56,58 @@ def _replaceable(frame: PullProgress) -> bool:
     return frame.completed is not None and frame.total is not None and 0 < frame.completed < frame.total
 
 
-class Puller:
-    """Pulls what `catalog` names into `registry`."""
+Wish = tuple[ModelName, Source, str | None]
+"""What makes two pulls the same: the name, where it comes from, and the licence that was accepted."""
 
-    def __init__(self, registry: Registry, catalog: Catalog = CATALOG) -> None:
+
+class Puller:
+    """Pulls into `registry`: for clients what `catalog` names (and what `pulls` admits), for the operator any entry."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        catalog: Catalog = CATALOG,
+        *,
+        pulls: Pulls = Pulls.CATALOG,
+        orders: Orders | None = None,
+    ) -> None:
         self._registry = registry
         self._catalog = catalog
-        self._running: dict[ModelName, _Download] = {}
+        self._pulls = pulls
+        self._orders = orders or Orders()
+        self._running: dict[Wish, _Download] = {}
 
-    async def pull(self, name: str) -> AsyncGenerator[PullProgress, None]:
-        """The frames of one pull.  Raises `ApiError` after the first when the catalogue has no such model."""
+    async def pull(self, name: str, accept: str | None = None) -> AsyncGenerator[PullProgress, None]:
+        """The frames of a client's pull.  Raises `ApiError` after the first for what it may not have.
+
+        accept: the licence that the client accepts, by name.
+        """
         yield MANIFEST
-        parsed = parse_name(name)
-        entry = self._catalog.get(parsed)
-        if entry is None:
-            known = ", ".join(sorted(map(str, self._catalog)))
-            raise ApiError(
-                Kind.NOT_FOUND,
-                f"there is no model {name!r} to pull (there is: {known})",
-                param="model",
-                code="model_not_found",
-            )
-        async with aclosing(self.pull_entry(entry)) as frames:
+        async with aclosing(self._follow(client_entry(name, self._catalog, self._pulls), accept)) as frames:
             async for frame in frames:
                 yield frame
 
-    async def pull_entry(self, entry: Entry) -> AsyncGenerator[PullProgress, None]:
-        """The frames after "pulling manifest".  For a user's own file see `catalog.file_entry`."""
-        download = self._running.get(entry.name)
+    async def pull_entry(self, entry: Entry, accept: str | None = None) -> AsyncGenerator[PullProgress, None]:
+        """The frames of the operator's pull; see `references.operator_entry`."""
+        yield MANIFEST
+        async with aclosing(self._follow(entry, accept)) as frames:
+            async for frame in frames:
+                yield frame
+
+    async def _follow(self, entry: Entry, accept: str | None) -> AsyncGenerator[PullProgress, None]:
+        """The frames after "pulling manifest"."""
+        wish = (entry.name, entry.source, accept)
+        download = self._running.get(wish)
         if download is None:
-            download = self._running[entry.name] = _Download(entry, self._registry)
+            orders = msgspec.structs.replace(self._orders, accept=accept)
+            download = self._running[wish] = _Download(entry, self._registry, orders)
         follower = download.join()
         try:
             while (frame := await download.next_frame(follower)) is not None:
                 yield frame
         finally:
-            if download.leave(follower) and self._running.get(entry.name) is download:
-                del self._running[entry.name]
+            if download.leave(follower) and self._running.get(wish) is download:
+                del self._running[wish]
             await download.settled()
 
     def statistics(self) -> dict[str, int]:
@@ -118,9 +136,11 @@ class _Follower:
 class _Download:
     """One download and its followers."""
 
-    def __init__(self, entry: Entry, registry: Registry) -> None:
+    def __init__(self, entry: Entry, registry: Registry, orders: Orders) -> None:
         self._entry = entry
         self._registry = registry
+        self._orders = orders
+        self._digests: set[str] = set()
         self._told: deque[PullProgress] = deque()
         self._followers: list[_Follower] = []
         self._file: PullProgress | None = None
@@ -165,26 +185,31 @@ class _Download:
         return follower.frames.popleft()
 
     async def _run(self) -> None:
-        if not await verify_present(self._entry, self._registry, self._begin, self._advance, self._verifying):
-            await fetch(self._entry, self._registry, self._begin, self._advance, self._verifying)
+        if not await verify_present(self._entry, self._registry, self):
+            await fetch(self._entry, self._registry, self, self._orders)
         self._tell(SUCCESS)
 
-    def _begin(self, digest: str, total: int) -> None:
-        self._file = PullProgress(f"pulling {self._entry.file}", self._entry.file, digest, total, 0)
+    def begin(self, file: str, digest: str, total: int) -> None:
+        """The lines of this file begin.  Of two files with the same bytes the first is told: digests are keys."""
+        if digest in self._digests:
+            self._file = None
+            return
+        self._digests.add(digest)
+        self._file = PullProgress(f"pulling {file}", file, digest, total, 0)
         self._tell(self._file)
 
-    def _advance(self, completed: int) -> None:
+    def advance(self, completed: int) -> None:
         """`completed` bytes so far.  What goes back, beyond the total or too little forward is not told."""
         last = self._file
-        assert last is not None
-        assert last.completed is not None
-        assert last.total is not None
+        if last is None or last.completed is None or last.total is None:
+            return
         step = max(1, last.total // STEPS) if completed < last.total else 1
         if last.completed + step <= completed <= last.total:
             self._file = msgspec.structs.replace(last, completed=completed)
             self._tell(self._file)
 
-    def _verifying(self) -> None:
+    def verifying(self) -> None:
+        """Everything is here; what remains is to look at it."""
         self._tell(VERIFYING)
 
     def _tell(self, frame: PullProgress) -> None:

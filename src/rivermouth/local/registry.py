@@ -1,12 +1,16 @@
 """The models that are here: a folder of manifests and the files that they name.
 
-    <root>/manifests/<name>/<tag>.json      what the model is, and the digest of its file
-    <root>/blobs/sha256-<hex>.gguf          the file, shared by all manifests that name its digest
-    <root>/staging/<pid>-<random>/          what is being fetched; removed when its process is gone
+    <root>/manifests/<name>/<tag>.json      what the model is, its files with their sha256, and the digest of it all
+    <root>/blobs/sha256-<hex>.gguf          a model that is one GGUF file
+    <root>/blobs/sha256-<hex>/              any other model: a folder with its files by their own names
+    <root>/staging/<pid>-<random>/          what is being fetched or removed; swept when its process is gone
+    <root>/partial/                         downloads that can go on another time: see `partials`
+    <root>/licenses.json                    which licences somebody accepted here: see `licenses`
     <root>/lock                             held while manifests and blobs change together
 
-A manifest appears whole or not at all (written beside, fsynced, renamed), and after its blob.  Junk in the folder is
-passed over and reported by `scan`.  All methods block on the disk; call them from a thread where that matters.
+A blob is shared by all manifests that name its digest.  A manifest appears whole or not at all (written beside,
+fsynced, renamed), and after its blob.  Junk in the folder is passed over and reported by `scan`.  All methods block on
+the disk; call them from a thread where that matters.
 """
 
 from __future__ import annotations
@@ -17,22 +21,41 @@ import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 import msgspec
 
 from rivermouth.ir.errors import ApiError, Kind, WireError
-from rivermouth.local.names import ModelName, is_name, parse_name
+from rivermouth.local.names import ModelName, is_file_name, is_name, parse_name
 from rivermouth.wire import json
 
 READ_BYTES: Final = 1 << 20
 MANIFEST_CAP_BYTES: Final = 4 << 20
 
 
+FILES_CAP: Final = 64
+
+ModelKind = Literal["chat", "embedding"]
+ModelFormat = Literal["gguf", "openvino", "safetensors"]
+
+
+class ModelFile(msgspec.Struct, frozen=True, kw_only=True):
+    """One file of a model.  `name` is flat: it becomes a path in the model's folder.  `sha256` is hex."""
+
+    name: str
+    sha256: str
+    size_bytes: int
+
+
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """One model.  `digest` is "sha256:<hex>"; `created` in Unix seconds; the rest is what its file said of itself."""
+    """One model.  `digest` is "sha256:<hex>"; `created` in Unix seconds; the rest is what its files said of themselves.
+
+    digest: of the file of a one-file model, else `digest_of` all of them.  size_bytes: all files together.
+    file: the main one.  files: empty in a one-file manifest of the first version; read them from `Model.files`.
+    context_tokens: of an embedding model, its longest input.  device: the one that the catalogue recommends.
+    """
 
     digest: str
     size_bytes: int
@@ -42,19 +65,44 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     context_tokens: int
     parameters: int
     quantization: str
-    longest_token_bytes: int
-    end_tokens: tuple[int, ...]
+    longest_token_bytes: int = 0
+    end_tokens: tuple[int, ...] = ()
     unpacked: bool = False
     template: str | None = None
     license: str | None = None
     attribution: str | None = None
     source: str | None = None
+    kind: ModelKind = "chat"
+    format: ModelFormat = "gguf"
+    files: tuple[ModelFile, ...] = ()
+    dimensions: int | None = None
+    device: str | None = None
 
 
 class Model(NamedTuple):
+    """`path` is the file of a one-file model, else the folder that holds them all."""
+
     name: ModelName
     manifest: Manifest
     path: Path
+
+    @property
+    def folder(self) -> Path:
+        """Where its files lie.  Nothing else may be written there."""
+        return self.path.parent if self.manifest.format == "gguf" else self.path
+
+    @property
+    def files(self) -> tuple[ModelFile, ...]:
+        """All its files, at least one."""
+        of = self.manifest
+        alone = ModelFile(name=of.file, sha256=of.digest.removeprefix("sha256:"), size_bytes=of.size_bytes)
+        return of.files or (alone,)
+
+    def file(self, name: str) -> Path:
+        """Where the file of that name lies.  Raises `ApiError` when the model has none of that name."""
+        if all(file.name != name for file in self.files):
+            raise ApiError(Kind.INTERNAL, f"the local model {self.name} has no file {name!r}", code="unsupported_model")
+        return self.path if self.manifest.format == "gguf" else self.path / name
 
 
 class Scan(NamedTuple):
@@ -65,6 +113,7 @@ class Scan(NamedTuple):
 
 
 _MANIFEST: Final = json.typed(Manifest)
+_HEX: Final = frozenset("0123456789abcdef")
 
 
 class Registry:
@@ -121,21 +170,25 @@ class Registry:
         """A private folder on the same disk, for `close_stage` to remove."""
         self._staging.mkdir(parents=True, exist_ok=True)
         self._sweep()
-        return Path(tempfile.mkdtemp(prefix=f"{os.getpid()}-", dir=self._staging))
+        return self._private()
 
     def close_stage(self, place: Path) -> None:
         """Removes a staging folder and what is in it."""
         shutil.rmtree(place, ignore_errors=True)
 
     def publish(self, name: ModelName, manifest: Manifest, staged: Path) -> Model:
-        """Moves the staged file to its place and names it.  Its digest must have been checked."""
-        blob = self.blob_path(manifest.digest)
-        _sync(staged)
+        """Moves the staged file, or folder of files, to its place and names it.  Its digests must have been checked."""
+        blob = self.blob_path(manifest)
+        for path in (*staged.iterdir(), staged) if staged.is_dir() else (staged,):
+            _sync(path)
         with self._locked():
             self._blobs.mkdir(parents=True, exist_ok=True)
+            before = self._set_aside(blob) if blob.is_dir() else None
             staged.replace(blob)
             _sync(self._blobs)
             self._write(name, manifest)
+        if before is not None:
+            self.close_stage(before)
         return Model(name, manifest, blob)
 
     def copy(self, source: str, target: str) -> Model:
@@ -147,30 +200,47 @@ class Registry:
         return Model(name, model.manifest, model.path)
 
     def delete(self, name: str) -> Model:
-        """Removes the name, and the file when no other name needs it.  Raises `ApiError` (not_found)."""
+        """Removes the name, and the files when no other name needs them.  Raises `ApiError` (not_found)."""
+        aside: Path | None = None
         with self._locked():
             model = self.get(name)
             self._manifest_path(model.name).unlink()
             if all(other.manifest.digest != model.manifest.digest for other in self.models()):
-                model.path.unlink(missing_ok=True)
+                aside = self._set_aside(model.path)
+        if aside is not None:
+            self.close_stage(aside)
         return model
 
-    def blob_path(self, digest: str) -> Path:
-        """Where the file with this digest lies.  The engine's reader insists on the suffix."""
-        kind, _, value = digest.partition(":")
-        if kind != "sha256" or len(value) != 64 or not value.isalnum():
-            raise ValueError(f"{digest[:80]!r} is not a sha256 digest")
-        return self._blobs / f"sha256-{value}.gguf"
+    def blob_path(self, manifest: Manifest) -> Path:
+        """Where the file or folder with its digest lies.  The engine's reader insists on the suffix."""
+        kind, _, value = manifest.digest.partition(":")
+        if kind != "sha256" or not is_sha256(value):
+            raise ValueError(f"{manifest.digest[:80]!r} is not a sha256 digest")
+        return self._blobs / f"sha256-{value}{'.gguf' if manifest.format == 'gguf' else ''}"
+
+    def _private(self) -> Path:
+        return Path(tempfile.mkdtemp(prefix=f"{os.getpid()}-", dir=self._staging))
+
+    def _set_aside(self, blob: Path) -> Path:
+        """Takes a blob out of its place at once; removing what it holds may take longer."""
+        self._staging.mkdir(parents=True, exist_ok=True)
+        aside = self._private()
+        with contextlib.suppress(FileNotFoundError):
+            blob.replace(aside / "blob")
+        return aside
 
     def _load(self, name: ModelName, path: Path) -> Model:
         if path.stat().st_size > MANIFEST_CAP_BYTES:
             raise ValueError("the manifest is too large")
         manifest = json.decode_as(_MANIFEST, path.read_bytes())
-        blob = self.blob_path(manifest.digest)
-        size = blob.stat().st_size
-        if size != manifest.size_bytes:
-            raise ValueError(f"its file has {size} bytes, {manifest.size_bytes} were published")
-        return Model(name, manifest, blob)
+        model = Model(name, manifest, self.blob_path(manifest))
+        for file in model.files:
+            if model.manifest.format != "gguf" and not is_file_name(file.name):
+                raise ValueError(f"{file.name[:80]!r} is not the name of a file")
+            size = model.file(file.name).stat().st_size
+            if size != file.size_bytes:
+                raise ValueError(f"its file has {size} bytes, {file.size_bytes} were published")
+        return model
 
     def _name_at(self, path: Path) -> ModelName:
         name = ModelName(path.parent.relative_to(self._manifests).as_posix(), path.name.removesuffix(".json"))
@@ -203,6 +273,17 @@ class Registry:
         with (self.root / "lock").open("ab") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
+
+
+def digest_of(files: Iterable[ModelFile]) -> str:
+    """ "sha256:<hex>" of a model of several files: of a line for each, name and sha256, sorted."""
+    lines = sorted(f"{file.name}\0{file.sha256}\n" for file in files)
+    return f"sha256:{hashlib.sha256(''.join(lines).encode()).hexdigest()}"
+
+
+def is_sha256(text: str) -> bool:
+    """True for 64 lower-case hexadecimal digits."""
+    return len(text) == 64 and set(text) <= _HEX
 
 
 def sha256_of(path: Path, go_on: Callable[[], bool] = lambda: True) -> str | None:

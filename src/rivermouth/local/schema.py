@@ -15,11 +15,13 @@ up what each construct was measured to cost, and refuses what would take more th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from rivermouth.ir.errors import ApiError, invalid
-from rivermouth.ir.request import Format, ResponseFormat
+from rivermouth.ir.names import quoted
+from rivermouth.ir.request import Format, ResponseFormat, Tool
+from rivermouth.local.protocol import CallSchema
 from rivermouth.wire import json
 
 DEPTH_CAP: Final = 32
@@ -36,6 +38,7 @@ COUNT_SHARE: Final = 100
 COUNT_CAP: Final = 10_000
 TEXT_CAP_BYTES: Final = 256 * 1024
 BOUND_CAP: Final = 10**15
+WHERE_CHARS: Final = 200
 ANY_OBJECT: Final = '{"type":"object"}'
 
 NOTES: Final = frozenset({"title", "description", "default", "examples", "$schema", "$id", "$comment"})
@@ -55,6 +58,13 @@ TYPES: Final[dict[str, frozenset[str]]] = {
 FORMATS: Final = frozenset({"date", "time", "date-time", "uuid"})
 
 
+class Unfit(Exception):
+    """A schema that may not reach the engine: where it is wrong, and why."""
+
+    def __init__(self, where: str, why: str) -> None:
+        super().__init__(f"{where[:WHERE_CHARS]} {why}")
+
+
 def schema_text(wanted: ResponseFormat | None) -> str | None:
     """The schema to force, as JSON text; None for free text.  Raises `ApiError`."""
     if wanted is None or wanted.kind is Format.TEXT:
@@ -62,28 +72,66 @@ def schema_text(wanted: ResponseFormat | None) -> str | None:
     if wanted.kind is Format.JSON:
         return ANY_OBJECT
     schema = wanted.schema if wanted.schema is not None else {}
-    _Check(schema).node(schema, "schema", 0)
+    try:
+        return _checked(_Check(schema), schema)
+    except Unfit as unfit:
+        raise _refusal("response_format", "response_format", unfit) from None
+
+
+def call_schemas(tools: Sequence[Tool]) -> tuple[CallSchema, ...]:
+    """What each of these tools may be called with, of which one is to be forced.  Raises `ApiError`.
+
+    Arguments are an object, and hold nothing that the schema does not name, unless it says that they may.
+    """
+    made: list[CallSchema] = []
+    spent = 0
+    for tool in tools:
+        parameters = _arguments(tool.parameters)
+        check = _Check(parameters, spent)
+        try:
+            made.append(CallSchema(tool.name, _checked(check, parameters)))
+            if parameters.get("type") != "object":
+                raise Unfit("schema.type", "must be object")
+        except Unfit as unfit:
+            raise _refusal(f"the parameters of tool {quoted(tool.name)}", "tools", unfit) from None
+        spent = check.spent + ALTERNATIVE_COST
+    return tuple(made)
+
+
+def _arguments(parameters: dict[str, Any]) -> dict[str, Any]:
+    typed = parameters if any(head in parameters for head in (*HEADS, "type")) else {"type": "object", **parameters}
+    if "properties" in typed and "additionalProperties" not in typed:
+        return {**typed, "additionalProperties": False}
+    return typed
+
+
+def _checked(check: _Check, schema: dict[str, Any]) -> str:
+    check.node(schema, "schema", 0)
     made = json.encode(schema)
     if len(made) > TEXT_CAP_BYTES:
-        raise _refused("schema", f"has {len(made)} bytes, and may have {TEXT_CAP_BYTES}")
+        raise Unfit("schema", f"has {len(made)} bytes, and may have {TEXT_CAP_BYTES}")
     return made.decode()
+
+
+def _refusal(what: str, param: str, unfit: Unfit) -> ApiError:
+    return invalid(f"{what}: {unfit}", param=param, code="unsupported_schema")
 
 
 class _Check:
     """Walks one schema; raises at the first thing that is not known to come out right."""
 
-    def __init__(self, root: Mapping[str, Any]) -> None:
+    def __init__(self, root: Mapping[str, Any], spent: int = 0) -> None:
         self._root = root
-        self._spent = 0
+        self.spent = spent
 
     def node(self, schema: object, where: str, depth: int) -> None:
         if depth > DEPTH_CAP:
-            raise _refused(where, "is nested too deep")
+            raise Unfit(where, "is nested too deep")
         self._spend(1, where)
         if schema is True:
             return
         if not isinstance(schema, dict):
-            raise _refused(where, "is not a schema that anything can meet")
+            raise Unfit(where, "is not a schema that anything can meet")
         for name in DEFINITIONS:
             if name in schema:
                 self._children(schema[name], f"{where}.{name}", depth)
@@ -102,13 +150,13 @@ class _Check:
             self._values([schema["const"]] if head == "const" else schema["enum"], f"{where}.{head}")
 
     def _spend(self, cost: int, where: str) -> None:
-        self._spent += cost
-        if self._spent > COST_CAP:
-            raise _refused(where, "is where the schema becomes too large or too complex")
+        self.spent += cost
+        if self.spent > COST_CAP:
+            raise Unfit(where, "is where the schema becomes too large or too complex")
 
     def _values(self, values: object, where: str) -> None:
         if not isinstance(values, list) or not values:
-            raise _refused(where, "is not a list of values")
+            raise Unfit(where, "is not a list of values")
         for value in values:
             self._spend(_text_cost(len(json.encode(value))), where)
 
@@ -118,13 +166,13 @@ class _Check:
         self._spend(len(kinds), where)
         unknown = [kind for kind in kinds if not isinstance(kind, str) or kind not in TYPES]
         if unknown or ("type" in schema and not kinds):
-            raise _refused(f"{where}.type", f"is not among {', '.join(TYPES)}")
+            raise Unfit(f"{where}.type", f"is not among {', '.join(TYPES)}")
         allowed = frozenset({"type"}).union(*(TYPES[kind] for kind in kinds))
         _nothing(words - allowed, where, "is not supported with this type" if kinds else "is not supported here")
         if "integer" in kinds:
             self._spend(_check_bounds(schema, where), where)
         if "format" in schema and not (isinstance(schema["format"], str) and schema["format"] in FORMATS):
-            raise _refused(f"{where}.format", f"is not among {', '.join(sorted(FORMATS))}")
+            raise Unfit(f"{where}.format", f"is not among {', '.join(sorted(FORMATS))}")
         if "array" in kinds:
             self._array(schema, where, depth)
         if "object" in kinds:
@@ -133,7 +181,7 @@ class _Check:
     def _array(self, schema: dict[str, Any], where: str, depth: int) -> None:
         first = schema.get("prefixItems", [])
         if not isinstance(first, list):
-            raise _refused(f"{where}.prefixItems", "is not a list of schemas")
+            raise Unfit(f"{where}.prefixItems", "is not a list of schemas")
         for index, child in enumerate(first):
             self.node(child, f"{where}.prefixItems[{index}]", depth + 1)
         more = schema.get("items", False)
@@ -143,7 +191,7 @@ class _Check:
         most = _count(schema, "maxItems", where, COUNT_CAP)
         self._spend((least + (most if "maxItems" in schema else 0)) // COUNT_SHARE, where)
         if not len(first) <= most or least > (most if more is not False else min(most, len(first))):
-            raise _refused(f"{where}.minItems", "and what stands beside it cannot both be met")
+            raise Unfit(f"{where}.minItems", "and what stands beside it cannot both be met")
 
     def _object(self, schema: dict[str, Any], where: str, depth: int) -> None:
         properties = schema.get("properties", {})
@@ -154,24 +202,24 @@ class _Check:
         self._children(properties, f"{where}.properties", depth)
         for name in properties:
             if not name.isprintable() or '"' in name or "\\" in name:
-                raise _refused(f"{where}.properties", "has a name that the engine cannot spell")
+                raise Unfit(f"{where}.properties", "has a name that the engine cannot spell")
         required = schema.get("required", [])
         if not isinstance(required, list) or any(not isinstance(n, str) or n not in properties for n in required):
-            raise _refused(f"{where}.required", "names what is not among the properties")
+            raise Unfit(f"{where}.required", "names what is not among the properties")
         self._spend(len(required), f"{where}.required")
         if more is not False:
             self.node(more, f"{where}.additionalProperties", depth + 1)
 
     def _children(self, value: object, where: str, depth: int) -> None:
         if not isinstance(value, dict):
-            raise _refused(where, "is not an object")
+            raise Unfit(where, "is not an object")
         for key, child in value.items():
             self._spend(_text_cost(len(key)), where)
             self.node(child, f"{where}.{key}", depth + 1)
 
     def _union(self, head: str, value: object, where: str, depth: int) -> None:
         if not isinstance(value, list) or not value or (head == "allOf" and len(value) > 1):
-            raise _refused(where, "must hold exactly one schema" if head == "allOf" else "is not a list of schemas")
+            raise Unfit(where, "must hold exactly one schema" if head == "allOf" else "is not a list of schemas")
         for index, child in enumerate(value):
             self._spend(ALTERNATIVE_COST, where)
             self.node(child, f"{where}[{index}]", depth + 1)
@@ -184,11 +232,11 @@ class _Check:
         while isinstance(target, dict) and "$ref" in target:
             name = target["$ref"]
             if not isinstance(name, str):
-                raise _refused(f"{where}.$ref", "is not a text")
+                raise Unfit(f"{where}.$ref", "is not a text")
             if name in seen:
-                raise _refused(f"{where}.$ref", "leads back to itself")
+                raise Unfit(f"{where}.$ref", "leads back to itself")
             if len(seen) == DEPTH_CAP:
-                raise _refused(f"{where}.$ref", "leads on too far")
+                raise Unfit(f"{where}.$ref", "leads on too far")
             seen.add(name)
             target = self._target(name, where)
 
@@ -198,7 +246,7 @@ class _Check:
         head, _, last = name.rpartition("/")
         definitions = self._root.get(head.removeprefix("#/")) if head in {f"#/{d}" for d in DEFINITIONS} else None
         if not isinstance(definitions, dict) or last not in definitions:
-            raise _refused(f"{where}.$ref", "does not name a definition of this schema")
+            raise Unfit(f"{where}.$ref", "does not name a definition of this schema")
         return definitions[last]
 
 
@@ -211,28 +259,24 @@ def _check_bounds(schema: dict[str, Any], where: str) -> int:
     lows = [_whole(schema, "minimum", where, -BOUND_CAP), _whole(schema, "exclusiveMinimum", where, -BOUND_CAP) + 1]
     highs = [_whole(schema, "maximum", where, BOUND_CAP), _whole(schema, "exclusiveMaximum", where, BOUND_CAP) - 1]
     if max(lows) > min(highs):
-        raise _refused(f"{where}.minimum", "is above the maximum")
+        raise Unfit(f"{where}.minimum", "is above the maximum")
     return sum(len(str(schema[name])) for name in TYPES["integer"] if name in schema)
 
 
 def _whole(schema: dict[str, Any], name: str, where: str, default: int) -> int:
     value = schema.get(name, default)
     if isinstance(value, bool) or not isinstance(value, int) or abs(value) > BOUND_CAP:
-        raise _refused(f"{where}.{name}", f"is not a whole number within {BOUND_CAP}")
+        raise Unfit(f"{where}.{name}", f"is not a whole number within {BOUND_CAP}")
     return value
 
 
 def _count(schema: dict[str, Any], name: str, where: str, default: int) -> int:
     value = schema.get(name, default)
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= COUNT_CAP:
-        raise _refused(f"{where}.{name}", f"is not a count up to {COUNT_CAP}")
+        raise Unfit(f"{where}.{name}", f"is not a count up to {COUNT_CAP}")
     return value
 
 
 def _nothing(words: set[str], where: str, why: str) -> None:
     if words:
-        raise _refused(f"{where}.{min(words)}", why)
-
-
-def _refused(where: str, why: str) -> ApiError:
-    return invalid(f"response_format: {where[:200]} {why}", param="response_format", code="unsupported_schema")
+        raise Unfit(f"{where}.{min(words)}", why)

@@ -31,7 +31,8 @@ NUMBERS: Final = (
     "attention.head_count",
 )
 NORMS: Final = ("attn_norm", "ffn_norm")
-END_KEYS: Final = ("tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id")
+# The end of a text, of a turn, and of a message that waits for the result of its call.
+END_KEYS: Final = tuple(f"tokenizer.ggml.{end}_token_id" for end in ("eos", "eot", "eom"))
 
 
 class Unsupported(GgufError):

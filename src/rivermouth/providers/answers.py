@@ -18,7 +18,7 @@ from rivermouth.ir.reply import Reply
 from rivermouth.ir.request import Request
 from rivermouth.providers.client import Response
 from rivermouth.providers.failures import Failures
-from rivermouth.providers.provider import Batch, Onward
+from rivermouth.providers.provider import NO_HEADERS, Batch, Onward
 from rivermouth.wire.frame import Frame
 
 DOCUMENT_CAP_BYTES: Final = 32 * 1024 * 1024
@@ -34,6 +34,8 @@ class Stream:
     """
 
     __slots__ = ("_complete", "_decode", "_decoder", "_failures", "_feed", "_read", "_relay", "_response", "_returned")
+
+    headers = NO_HEADERS
 
     def __init__(
         self, response: Response, dialect: Dialect, request: Request, failures: Failures, *, relay: bool
@@ -129,6 +131,8 @@ class Document:
     """One whole reply, as the shortest stream that says it.  `same_dialect`: its bytes, or frames, are wanted too."""
 
     __slots__ = ("_complete", "_dialect", "_failures", "_request", "_response", "_same_dialect")
+
+    headers = NO_HEADERS
 
     def __init__(
         self, response: Response, dialect: Dialect, request: Request, failures: Failures, *, same_dialect: bool

@@ -130,7 +130,9 @@ class HttpProvider:
         await response.close(complete=False)
         raise self._failures.failure(Kind.UPSTREAM, "the upstream answered with a web page; is its base_url right?")
 
-    async def embed(self, request: EmbedRequest, model: str, warn: Callable[[str], None]) -> EmbedReply:
+    async def embed(
+        self, request: EmbedRequest, model: str, lease: Lease = NOTHING, *, warn: Callable[[str], None]
+    ) -> EmbedReply:
         build, parse = self._speaks.build_embed, self._speaks.parse_embed_reply
         if build is None or parse is None:
             raise self._failures.failure(Kind.NOT_FOUND, f"{self.name} has no embeddings")

@@ -6,7 +6,8 @@ whatever happened; it never asks again after `Finish` or `Error`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol
 
 from rivermouth.ir.events import Event
@@ -48,8 +49,17 @@ NOTHING: Final = _Nothing()
 """The lease of a target that need not be held."""
 
 
+NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
+"""What most targets have to say in the head of an answer."""
+
+
 class Upstream(Protocol):
     """One attempt, running.  Nothing may be lost or leaked when `read` is cancelled, as long as `close` follows."""
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """What the head of the client's answer says of this attempt, by lower-case name; complete after one `read`."""
+        ...
 
     async def read(self, onward: Onward | None = None) -> Batch:
         """The next batch; `events` may be empty (keep-alive noise).  Raises `ApiError` on failure.
@@ -88,10 +98,13 @@ class Provider(Protocol):
         """
         ...
 
-    async def embed(self, request: EmbedRequest, model: str, warn: Callable[[str], None]) -> EmbedReply:
-        """Vectors for texts.  `warn` is called with each request field that is ignored.
+    async def embed(
+        self, request: EmbedRequest, model: str, lease: Lease, *, warn: Callable[[str], None]
+    ) -> EmbedReply:
+        """Vectors for texts, with what `prepare` gave for them.  When it is cancelled, it ends with the work.
 
-        Raises `ApiError` (not_found where it has no embeddings).
+        `warn` is called with each request field that is ignored.  Raises `ApiError` (not_found where it has no
+        embeddings).
         """
         ...
 

@@ -51,9 +51,10 @@ from rivermouth.ir.request import (
     Text,
     ToolCall,
     ToolResult,
+    check_translatable,
 )
 from rivermouth.ir.tokens import estimate_tokens
-from rivermouth.providers.provider import NOTHING, Batch, Lease, Onward, Upstream
+from rivermouth.providers.provider import NO_HEADERS, NOTHING, Batch, Lease, Onward, Upstream
 
 log = structlog.get_logger()
 
@@ -73,6 +74,7 @@ _TAKES = (Text, Refusal, Reasoning, ToolCall, ToolResult)
 
 def check(request: Request, warn: Callable[[str], None]) -> None:
     """Refuses what would be answered wrongly, and names to `warn` what is ignored.  Raises `ApiError`."""
+    check_translatable(request)
     if _choice(request) in (Choose.REQUIRED, Choose.NAMED):
         raise invalid("a Python generator cannot call tools, and this request demands it", "tool_choice")
     if request.response_format is not None and request.response_format.kind is not Format.TEXT:
@@ -174,7 +176,9 @@ class PythonProvider:
             raise ApiError(Kind.OVERLOADED, str(error), retry_after_s=1.0, provider=self.name) from error
         return PythonUpstream(worker, model, self.close_s)
 
-    async def embed(self, request: EmbedRequest, model: str, warn: Callable[[str], None]) -> EmbedReply:
+    async def embed(
+        self, request: EmbedRequest, model: str, lease: Lease = NOTHING, *, warn: Callable[[str], None]
+    ) -> EmbedReply:
         raise ApiError(Kind.NOT_FOUND, f"{self.name} has no embeddings", param="model", provider=self.name)
 
     async def models(self) -> list[ModelInfo]:
@@ -187,6 +191,8 @@ class PythonProvider:
 
 class PythonUpstream:
     """One call: texts from the worker, as events.  Usage is estimated; no text means no part."""
+
+    headers = NO_HEADERS
 
     def __init__(self, worker: _Worker, model: str, close_s: float) -> None:
         self._worker = worker

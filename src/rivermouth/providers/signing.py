@@ -84,8 +84,7 @@ class SigV4:
         try:
             frozen = self._found().get_frozen_credentials()
         except BotoCoreError as error:  # its own words may hold what a credential process said
-            text = f"no AWS credentials: {_spaced(type(error).__name__)}; {_ADVICE}"
-            raise ApiError(Kind.AUTHENTICATION, text, provider=self._provider) from None
+            raise self._none(f": {_spaced(type(error).__name__)}") from None
         self._secrets = tuple(Secret(v) for v in (frozen.access_key, frozen.secret_key, frozen.token) if v)
         return frozen
 
@@ -96,9 +95,30 @@ class SigV4:
             if self._credentials is None:
                 self._credentials = Session(profile=self._profile).get_credentials()
             if self._credentials is None:
-                text = f"no AWS credentials were found; {_ADVICE}"
-                raise ApiError(Kind.AUTHENTICATION, text, provider=self._provider)
+                raise self._none(" were found")
             return self._credentials
+
+    def _none(self, why: str) -> ApiError:
+        """Nothing was sent, so nobody has refused anything: the fault is in how this server is set up."""
+        whose = f" for the profile {self._profile}" if self._profile is not None else ""
+        text = f"no AWS credentials{whose}{why}; {_ADVICE}"
+        return ApiError(Kind.INTERNAL, text, code="no_credentials", provider=self._provider)
+
+
+def profile_fault(profile: str | None) -> str | None:
+    """What is wrong with a profile, as AWS's own configuration has it; None if nothing.  Reads files alone.
+
+    Without one, that is the one that the environment names.
+    """
+    from botocore.exceptions import BotoCoreError  # type: ignore[import-untyped, unused-ignore]
+    from botocore.session import Session  # type: ignore[import-untyped, unused-ignore]
+
+    session = Session(profile=profile)
+    try:
+        session.get_scoped_config()
+    except BotoCoreError as error:
+        return f"AWS's configuration, profile {session.profile or 'default'}: {_spaced(type(error).__name__)}"
+    return None
 
 
 def _spaced(name: str) -> str:

@@ -39,7 +39,7 @@ class Catalog:
     """Names to plans.  `own` are the providers that live in this process (local, scripted) and need no slash.
 
     `endpoints` are the configured ones: what they say of a provider's model holds however the model was asked for.
-    `default` answers for `NAMELESS`.
+    `default` answers for `NAMELESS`; without one nobody does (R15), so that no model answers only for being alone.
     """
 
     def __init__(
@@ -63,6 +63,7 @@ class Catalog:
 
     async def plan(self, model: str) -> Plan:
         """The candidates for a name, in order.  Raises `ApiError` not_found."""
+        asked = model
         if model in NAMELESS and self._default is not None and model not in self._models:
             model = self._default
         configured = self._models.get(model)
@@ -84,7 +85,7 @@ class Catalog:
         holders = [p for p, known in zip(others, listings, strict=True) if model in known]
         if len(holders) == 1:
             return self._single(holders[0], model, "the one provider that lists it")
-        raise self._unknown(model, holders, near)
+        raise self._unknown(asked, model, holders, near)
 
     async def models(self) -> list[ModelInfo]:
         """Everything a client can ask for: configured names, own models, and `provider/model` of what is enabled."""
@@ -138,16 +139,24 @@ class Catalog:
         bare = Endpoint(id=f"{provider}/{model}", provider=provider, model=model)
         return Plan(model, (Candidate(self._endpoints.get((provider, model), bare), why),))
 
-    def _unknown(self, model: str, holders: list[str], own: list[str]) -> ApiError:
+    def _unknown(self, asked: str, model: str, holders: list[str], own: list[str]) -> ApiError:
+        """asked: the client's own word for it, which `NAMELESS` may have led elsewhere."""
         if holders:
             names = ", ".join(f"{p}/{model}" for p in holders)
             text = f"model '{model}' is offered by several providers; ask for one of: {names}"
         else:
             known = [*self._names(), *own]
-            near = difflib.get_close_matches(model, known, NEAR_NAMES, 0.4)
+            near = [] if model in NAMELESS else difflib.get_close_matches(model, known, NEAR_NAMES, 0.4)
             hint = f"; near names: {', '.join(near)}" if near else f"; there are: {', '.join(known[:NEAR_NAMES])}"
-            text = f"model '{model}' not found" + (hint if known else "")
+            text = self._not_found(asked, model) + (hint if known else "")
         return ApiError(Kind.NOT_FOUND, text, param="model", code="model_not_found")
+
+    def _not_found(self, asked: str, model: str) -> str:
+        if asked not in NAMELESS:
+            return f"model '{model}' not found"
+        if self._default is not None:
+            return f"no model was named ('{asked}'), and server.default_model says '{model}', which is not found"
+        return f"no model was named ('{asked}'), and server.default_model, which says who answers then, is not set"
 
     def _names(self) -> list[str]:
         listed = [f"{p}/{m}" for p, entry in self._lists.items() for m in entry.models]

@@ -17,6 +17,9 @@ from rivermouth.ir.request import Choose
 from rivermouth.wire import json
 from tests.dialects.anthropic.case import route
 
+OWN = {"/anthropic/v1", "/v1/v1", "/anthropic/v1/v1"}
+"""Where its SDK's requests arrive from a base URL with a prefix of our own, or with the /v1 that it appends itself."""
+
 
 def test_tables_from_enums_are_total() -> None:
     assert set(tables.WORDINGS) == set(Kind)
@@ -38,9 +41,9 @@ def test_every_reason_comes_back_as_itself() -> None:
 
 def test_the_dialect_is_found_with_its_routes_and_surfaces() -> None:
     assert discover()["anthropic"] is DIALECT
-    assert {s.prefix for s in DIALECT.surfaces} == {"/v1", "/anthropic/v1", "/v1/v1"}
+    assert {s.prefix for s in DIALECT.surfaces} == {"/v1", *OWN}
     assert {s.stream_type for s in DIALECT.surfaces} == {"text/event-stream; charset=utf-8"}
-    assert {s.prefix for s in DIALECT.surfaces if "always" in s.options} == {"/anthropic/v1", "/v1/v1"}
+    assert {s.prefix for s in DIALECT.surfaces if "always" in s.options} == OWN
     assert [r.path for r in DIALECT.routes if r.streams] == ["/messages"]
     assert {r.path for r in DIALECT.routes if r.when_header == "anthropic-version"} == {"/models", "/models/{model}"}
     assert route("/messages/count_tokens").operation is Operation.COUNT_TOKENS

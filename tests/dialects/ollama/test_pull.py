@@ -36,6 +36,7 @@ def test_a_pull_that_failed() -> None:
     ("body", "want"),
     [
         (b'{"model":"m"}', PullRequest("m")),
+        (b'{"model":"m","accept_license":"gemma"}', PullRequest("m", accept_license="gemma")),
         (b'{"name":"m","stream":false,"insecure":true}', PullRequest("m", stream=False, insecure=True)),
     ],
 )

@@ -15,6 +15,7 @@ from rivermouth.ir.errors import ApiError, Kind
 from rivermouth.ir.request import (
     Audio,
     Choose,
+    EmbedRequest,
     File,
     Format,
     Image,
@@ -156,7 +157,9 @@ def test_what_is_lost_is_named() -> None:
             *request.messages,
         ),
     )
-    assert set(build_request(named, "x").losses) == LOSSES == DIALECT.losses
+    assert DIALECT.build_embed is not None
+    embedded = DIALECT.build_embed(EmbedRequest(model="x", input=("x",), keep_end=True), "x")
+    assert {*build_request(named, "x").losses, *embedded.losses} == LOSSES == DIALECT.losses
     assert build_request(ask(unmodelled=("store",)), "x").losses == ("store",)
 
 

@@ -96,7 +96,11 @@ class TestNative:
         given = {**odd, "adapter_id": "a", "grammar": {"type": "regex", "value": "a+"}}
         got = parse({"inputs": "x", "parameters": given, "more": 1, "stream": True})
         assert got.unmodelled == ("more", "parameters.best_of", "parameters.typical_p", "parameters.new")
-        assert got.untranslatable == ("parameters.grammar", "parameters.adapter_id")
+        assert got.untranslatable == ("parameters.adapter_id",)
+        assert got.local.regex == "a+"
+        assert parse({"inputs": "x", "parameters": {"grammar": {"type": "odd"}}}).untranslatable == (
+            "parameters.grammar",
+        )
 
     @pytest.mark.fault("F36")
     def test_a_clients_parameters_are_losses_that_can_be_shown(self) -> None:

@@ -98,7 +98,7 @@ async def test_embed_gives_a_vector_for_each_input() -> None:
     provider = ScriptedProvider()
     request = EmbedRequest(model="scripted-embed", input=("a b", "c", "a b"))
     await provider.prepare(request, "scripted-embed")
-    reply = await provider.embed(request, "scripted-embed", print)
+    reply = await provider.embed(request, "scripted-embed", warn=print)
     assert [len(v) for v in reply.vectors] == [384] * 3
     assert reply.vectors[0] == reply.vectors[2] != reply.vectors[1]
     assert reply.input_tokens == sum(map(count_tokens, request.input))
@@ -107,7 +107,7 @@ async def test_embed_gives_a_vector_for_each_input() -> None:
 @pytest.mark.parametrize("model", ["scripted", "scripted-think", "absent"])
 async def test_the_others_have_no_embeddings(model: str) -> None:
     request = EmbedRequest(model=model, input=("a",))
-    for attempt in (ScriptedProvider().prepare(request, model), ScriptedProvider().embed(request, model, print)):
+    for attempt in (ScriptedProvider().prepare(request, model), ScriptedProvider().embed(request, model, warn=print)):
         with pytest.raises(ApiError) as caught:
             await attempt
         assert caught.value.kind is Kind.NOT_FOUND

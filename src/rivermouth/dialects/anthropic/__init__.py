@@ -59,6 +59,7 @@ DIALECT = Dialect(
         Surface(prefix="/v1", stream_type=STREAM_TYPE),
         Surface(prefix="/anthropic/v1", stream_type=STREAM_TYPE, options=frozenset({ALWAYS})),
         Surface(prefix="/v1/v1", stream_type=STREAM_TYPE, options=frozenset({ALWAYS})),
+        Surface(prefix="/anthropic/v1/v1", stream_type=STREAM_TYPE, options=frozenset({ALWAYS})),
     ),
     routes=(
         Route(method="POST", path="/messages", operation=Operation.GENERATE, kind="messages", streams=True),

@@ -120,8 +120,9 @@ def build_embed(request: EmbedRequest, model: str) -> Outgoing:
     fields: dict[str, Any] = {"inputText": request.input[0]}
     if request.dimensions is not None:
         fields["dimensions"] = request.dimensions
-    losses = (*request.unmodelled, *(() if request.truncate else ("truncate",)), *request.local.wishes())
-    return Outgoing(path=path, body=json.encode(fields), headers=headers, losses=losses)
+    cut = {"truncate": not request.truncate, "keep_end": request.keep_end}
+    lost = (*request.unmodelled, *(name for name, wanted in cut.items() if wanted), *request.local.wishes())
+    return Outgoing(path=path, body=json.encode(fields), headers=headers, losses=lost)
 
 
 def parse_embed_reply(body: bytes) -> EmbedReply:

@@ -105,6 +105,7 @@ TITAN_LOSSES: Final = frozenset(
         "logprobs",
         "messages.reasoning",
         "metadata",
+        "keep_end",
         "min_p",
         "presence_penalty",
         "raw",

@@ -101,7 +101,8 @@ def build_embed(request: EmbedRequest, model: str) -> Outgoing:
     wanted = [
         {"model": names.resource(model), "content": {"parts": [{"text": text}]}, **size} for text in request.input
     ]
-    lost = [*request.local.wishes(), *([] if request.truncate else ["truncate"])]
+    cut = {"truncate": not request.truncate, "keep_end": request.keep_end}
+    lost = [*request.local.wishes(), *(name for name, wanted in cut.items() if wanted)]
     return Outgoing(
         path=names.path(model, _MANY),
         body=json.encode({"requests": wanted}),

@@ -147,6 +147,7 @@ LOSSES: Final = frozenset(
         "keep_alive_s",
         "logit_bias",
         "message.name",
+        "keep_end",
         "messages.reasoning",
         "messages.tool_result",
         "metadata",

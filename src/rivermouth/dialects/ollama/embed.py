@@ -92,7 +92,8 @@ def build_embed(request: EmbedRequest, model: str) -> Outgoing:
     }
     said_members = {name: value for name, value in members.items() if value is not None}
     body = json.encode({"model": model, "input": request.input, **said_members})
-    return Outgoing(path="/embed", body=body, losses=request.unmodelled)
+    losses = (*request.unmodelled, *(("keep_end",) if request.keep_end else ()))
+    return Outgoing(path="/embed", body=body, losses=losses)
 
 
 def parse_embed_reply(body: bytes) -> EmbedReply:

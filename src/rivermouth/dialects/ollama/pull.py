@@ -36,11 +36,15 @@ class Step(Protocol):
 
 
 class PullRequest(msgspec.Struct, frozen=True):
-    """`stream` False: one answer at the end.  `insecure` is read, and never makes a pull skip its checks."""
+    """`stream` False: one answer at the end.  `insecure` is read, and never makes a pull skip its checks.
+
+    accept_license: ours, not Ollama's own: the name of a restricted licence that the client accepts.
+    """
 
     model: str
     stream: bool = True
     insecure: bool = False
+    accept_license: str | None = None
 
 
 class _Body(msgspec.Struct):
@@ -48,6 +52,7 @@ class _Body(msgspec.Struct):
     name: str = ""
     stream: bool | None = None
     insecure: bool | None = None
+    accept_license: str | None = None
 
 
 _read: Final = reader(_Body)
@@ -56,7 +61,8 @@ _read: Final = reader(_Body)
 def parse_pull(body: bytes) -> PullRequest:
     """`stream` absent means true.  Raises `ApiError` (invalid_request) with the field as `param`."""
     asked = _read(body)
-    return PullRequest(model_name(asked.model, asked.name), asked.stream is not False, bool(asked.insecure))
+    name = model_name(asked.model, asked.name)
+    return PullRequest(name, asked.stream is not False, bool(asked.insecure), asked.accept_license)
 
 
 def encode_progress(step: Step | ApiError, answer: Answer | None = None) -> bytes:

@@ -74,6 +74,7 @@ EFFORTS: Final[dict[str, str | bool]] = {
 LOSSES: Final = frozenset(
     {
         "image.detail",
+        "keep_end",
         "logit_bias",
         "logprobs",
         "message.name",

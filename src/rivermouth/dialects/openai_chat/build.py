@@ -54,7 +54,7 @@ LOSSES: Final = frozenset(
         "messages.image",
         "messages.reasoning",
         "messages.tool_result",
-        "truncate",  # of an embedding
+        "keep_end",  # of an embedding
     }
 )
 

@@ -1,4 +1,7 @@
-"""Embeddings, both ways, as floats or as base64 of little-endian float32."""
+"""Embeddings, both ways, as floats or as base64 of little-endian float32.
+
+An input longer than the model reads is refused in this dialect, never cut: that is how its clients know it.
+"""
 
 from __future__ import annotations
 
@@ -43,6 +46,7 @@ def parse_embed(body: bytes, route: Route, path_model: str | None) -> EmbedReque
         input=_input(wire.input),
         base64=wire.encoding_format == "base64",
         dimensions=wire.dimensions,
+        truncate=False,
         original=Original(NAME, fields),
         unmodelled=loss_names(unread(fields, _READ)),
     )
@@ -81,7 +85,7 @@ def encode_embed(reply: EmbedReply, request: EmbedRequest, answer: Answer) -> by
 def build_embed(request: EmbedRequest, model: str) -> Outgoing:
     """The client's own fields where they are of this dialect, else the neutral ones.
 
-    There is no word for `truncate`: an upstream of this dialect does with a long input what it always does.
+    There is no word for `truncate`: an upstream of this dialect refuses an input that is too long.
     """
     original = request.original
     if original is not None and original.dialect == NAME:
@@ -89,7 +93,7 @@ def build_embed(request: EmbedRequest, model: str) -> Outgoing:
     fields: dict[str, Any] = {"model": model, "input": list(request.input)}
     if request.dimensions is not None:
         fields["dimensions"] = request.dimensions
-    losses = [*request.unmodelled, *request.local.wishes(), *([] if request.truncate else ["truncate"])]
+    losses = [*request.unmodelled, *request.local.wishes(), *(["keep_end"] if request.keep_end else [])]
     return Outgoing(path=PATH, body=json.encode(fields), losses=tuple(losses))
 
 

@@ -95,7 +95,7 @@ def parse_native(fields: dict[str, json.Raw], body: bytes, route: Route) -> Requ
         stop=tuple(s for s in wanted.stop or () if s),
         response_format=form,
         sampling=_sampling(wanted),
-        local=Local(raw=True),
+        local=Local(raw=True, regex=_regex(wanted.grammar), regex_field="parameters.grammar"),
         original=Original(NAME, fields),
         untranslatable=(*foreign, *_named(n for n in rest if n in UNTRANSLATABLE)),
         unmodelled=loss_names((*unread(fields, _READ), *_named(n for n in rest if n not in UNTRANSLATABLE))),
@@ -185,11 +185,18 @@ def _grammar(grammar: Grammar | None) -> tuple[ResponseFormat | None, tuple[str,
     if grammar is None:
         return None, ()
     if grammar.type not in _JSON_GRAMMARS:
-        return None, ("parameters.grammar",)
+        return None, () if _regex(grammar) else ("parameters.grammar",)
     schema = schema_of(grammar.value)
     if schema is None:
         raise invalid("a JSON grammar needs a schema", "parameters.grammar.value")
     return ResponseFormat(Format.JSON_SCHEMA, schema), ()
+
+
+def _regex(grammar: Grammar | None) -> str | None:
+    """The regular expression that the whole answer has to match."""
+    if grammar is None or grammar.type != "regex" or not isinstance(grammar.value, str) or not grammar.value:
+        return None
+    return grammar.value
 
 
 def schema_of(value: Any) -> dict[str, Any] | None:

@@ -6,23 +6,30 @@ from collections.abc import Callable
 from typing import Any
 
 from litestar import Litestar, MediaType, Request, Response, get, route
-from litestar.exceptions import NotFoundException
+from litestar.exceptions import MethodNotAllowedException, NotFoundException
 from litestar.openapi import OpenAPIConfig
 from litestar.openapi.plugins import JsonRenderPlugin
 
 from rivermouth.http.envelope import envelope
 from rivermouth.http.lifecycle import Lifecycle
+from rivermouth.local.places import Queue
 from rivermouth.observe import CONTENT_TYPE
 
-BASES = "Base URLs end in /v1 for OpenAI clients, and in the port for Anthropic and Ollama ones."
+QUEUES = "/platform/v1/queues"
 RUNNING = "Ollama is running"
 """The text that Ollama's clients probe for (R22)."""
 
 
 def platform(
-    *, lifecycle: Lifecycle, inflight: Callable[[], int], metrics: Callable[[], bytes], version: str
+    *,
+    lifecycle: Lifecycle,
+    inflight: Callable[[], int],
+    metrics: Callable[[], bytes],
+    queues: Callable[[], list[Queue]],
+    version: str,
+    bases: str = "",
 ) -> Litestar:
-    """The application for every path that is not the data plane's."""
+    """The application for every path that is not the data plane's.  bases: said where one is asked for that is not."""
 
     @route("/", http_method=["GET", "HEAD"], media_type=MediaType.TEXT, sync_to_thread=False)
     def root(request: Request[Any, Any, Any]) -> Response[str]:
@@ -44,15 +51,25 @@ def platform(
         """Everything measured, as Prometheus reads it."""
         return Response(metrics(), media_type=CONTENT_TYPE)
 
+    @get(QUEUES, sync_to_thread=False)
+    def waiting() -> Response[dict[str, list[Queue]]]:
+        """The local models that are loaded or wanted, each device for itself: calls that run, and each that waits."""
+        return Response({"queues": queues()})
+
     def unknown(request: Request[Any, Any, Any], error: NotFoundException) -> Response[bytes]:
         """The commonest mistake is a base URL without its /v1."""
         path = request.scope["path"][:200]
-        message = f"unknown url: {request.method} {path}. {BASES}"
+        message = f"unknown url: {request.method} {path}. {bases}"
         return Response(envelope(404, message), media_type=MediaType.JSON, status_code=404)
 
+    def untaken(request: Request[Any, Any, Any], error: MethodNotAllowedException) -> Response[bytes]:
+        """Some SDKs post to their base URL itself, which is ours where it lacks a prefix."""
+        body = envelope(405, f"{request.scope['path'][:200]} does not take {request.method}. {bases}")
+        return Response(body, media_type=MediaType.JSON, status_code=405, headers=error.headers)
+
     return Litestar(
-        route_handlers=[root, health, prometheus],
-        exception_handlers={NotFoundException: unknown},
+        route_handlers=[root, health, prometheus, waiting],
+        exception_handlers={NotFoundException: unknown, MethodNotAllowedException: untaken},
         openapi_config=OpenAPIConfig(
             title="Rivermouth", version=version, path="/schema", render_plugins=[JsonRenderPlugin()]
         ),

@@ -8,8 +8,8 @@ from typing import Final
 
 from rivermouth.ir.events import Event
 from rivermouth.ir.reply import EmbedReply, ModelInfo
-from rivermouth.ir.request import EmbedRequest, Request, Sampling
-from rivermouth.providers.provider import NOTHING, Batch, Lease, Onward, Upstream
+from rivermouth.ir.request import EmbedRequest, Request, Sampling, check_translatable
+from rivermouth.providers.provider import NO_HEADERS, NOTHING, Batch, Lease, Onward, Upstream
 from rivermouth.providers.scripted.embedding import vector_of
 from rivermouth.providers.scripted.script import PERSONAS, Persona, by_token, persona_of, script
 from rivermouth.providers.scripted.words import count_tokens
@@ -38,13 +38,16 @@ class ScriptedProvider:
         self, request: Request, model: str, lease: Lease = NOTHING, *, same_dialect: bool, warn: Callable[[str], None]
     ) -> Upstream:
         """Plans the whole answer (in a thread, since prompts and schemas may be large); `read` hands it out."""
+        check_translatable(request)
         events = await asyncio.to_thread(script, request, model)
         for name in Sampling.__struct_fields__:
             if name not in HONOURED and getattr(request.sampling, name) is not None:
                 warn(name)
         return ScriptedUpstream(events, PERSONAS[model].pause_s, self._sleep)
 
-    async def embed(self, request: EmbedRequest, model: str, warn: Callable[[str], None]) -> EmbedReply:
+    async def embed(
+        self, request: EmbedRequest, model: str, lease: Lease = NOTHING, *, warn: Callable[[str], None]
+    ) -> EmbedReply:
         """Vectors of unit length, in a thread, since the inputs may be long."""
         persona_of(model, embeds=True)
         return await asyncio.to_thread(_embed, request, model)
@@ -62,6 +65,8 @@ class ScriptedProvider:
 class ScriptedUpstream:
     """A finished script, read token by token.  Each read first sleeps (0 s lets the loop run), so it can be cancelled
     without loss."""
+
+    headers = NO_HEADERS
 
     def __init__(self, events: list[Event], pause_s: float, sleep: Sleep) -> None:
         self._groups = by_token(events)

@@ -28,7 +28,7 @@ TYPES: Final = (FLOAT, "base64")
 INPUT_TYPE: Final = "search_document"
 TEXTS_CAP: Final = 2048
 _FAMILY: Final = frozenset({"cohere_v1", "cohere_v2"})  # whose bodies have an `input_type`
-_TRUNCATE: Final = {"NONE": False, "START": True, "END": True}
+_TRUNCATE: Final = ("NONE", "START", "END")
 
 
 class _Content(msgspec.Struct):
@@ -85,8 +85,8 @@ def read_embed(name: str, body: bytes) -> EmbedRequest:
         raise invalid(f"{quoted(other[0])} is not given here; use {' or '.join(TYPES)}", "embedding_types")
     if asked.output_dimension is not None and asked.output_dimension < 1:
         raise invalid("must be at least 1", "output_dimension")
-    truncate = _TRUNCATE.get((asked.truncate or "END").upper())
-    if truncate is None:
+    truncate = (asked.truncate or "END").upper()
+    if truncate not in _TRUNCATE:
         raise invalid(f"must be one of {', '.join(_TRUNCATE)}", "truncate")
     fields = json.fields(body)
     purpose = ["input_type"] if asked.input_type not in (None, INPUT_TYPE) else []
@@ -94,7 +94,8 @@ def read_embed(name: str, body: bytes) -> EmbedRequest:
         model=model_name(asked.model),
         input=_texts(asked),
         dimensions=asked.output_dimension,
-        truncate=truncate,
+        truncate=truncate != "NONE",
+        keep_end=truncate == "START",
         original=Original(name, fields),
         unmodelled=loss_names([*unread(fields, _READ), *purpose]),
     )
@@ -139,7 +140,9 @@ def embed_members(request: EmbedRequest) -> tuple[dict[str, Any], tuple[str, ...
     lost = [name for name in request.unmodelled if name != "input_type" or purpose is None]
     lost += request.local.wishes()
     members = {"texts": request.input, "input_type": purpose or INPUT_TYPE, "embedding_types": [FLOAT]}
-    return (members if request.truncate else {**members, "truncate": "NONE"}), tuple(lost)
+    if not request.truncate or request.keep_end:
+        members["truncate"] = "START" if request.truncate else "NONE"
+    return members, tuple(lost)
 
 
 def _purpose(request: EmbedRequest) -> str | None:
