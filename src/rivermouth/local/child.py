@@ -43,7 +43,6 @@ from rivermouth.local.protocol import (
     Done,
     Embed,
     Failed,
-    Fatal,
     Generate,
     Load,
     LoadEncoder,
@@ -51,13 +50,10 @@ from rivermouth.local.protocol import (
     Turn,
     Word,
 )
+from rivermouth.local.running import Send, run
 from rivermouth.local.stdio import (
     REASON_CAP,
-    die_with_parent,
-    leave,
-    own_stdout,
     without_telemetry,
-    write_words,
 )
 from rivermouth.local.stdio import native_reason as native_reason
 from rivermouth.local.stops import StopFilter
@@ -71,8 +67,6 @@ BEAT_S: Final = 1.0
 
 # What the engine calls an end, as the protocol's reason.
 REASONS: Final[dict[str, str]] = {"STOP": "stop", "LENGTH": "length", "NONE": "stop", "TOOL_CALLS": "stop"}
-
-Send = Callable[[list[Word]], None]
 
 
 class Live:
@@ -364,44 +358,14 @@ def unfit(prompt_tokens: int, context_tokens: int, cap_tokens: int = PROMPT_CAP_
 
 
 def main() -> NoReturn:
-    out = own_stdout()
-    die_with_parent(int(sys.argv[1]))
-
-    def send(words: list[Word]) -> None:
-        write_words(out, words)
-
-    commands = Commands(0)
-    load, early = _first_command(commands)
-    try:
-        genai = _import_engine()
-    except ImportError as error:
-        send([Fatal(f"the engine's packages cannot be imported: {native_reason(error)}", "engine_not_installed")])
-        leave(3)
-    try:
-        engine = Engine(genai, load)
-        engine.warm_up()
-    except (RuntimeError, ValueError, TypeError, IndexError) as error:
-        send([Fatal(native_reason(error), "load_failed")])
-        leave(3)
-    send([Ready(load.device, genai.__version__, engine.cached)])
-    try:
-        serve(engine, commands, early, send)
-    except RuntimeError as error:
-        send([Fatal(native_reason(error), "engine_failed")])
-        leave(4)
-    leave(0)
+    run(Load, _loaded, serve)
 
 
-def _first_command(commands: Commands) -> tuple[Load, list[Taken]]:
-    taken: list[Taken] | None = []
-    while not taken:
-        taken = commands.take(wait=True)
-        if taken is None:
-            leave(0)
-    load, *early = taken
-    if not isinstance(load, Load):
-        raise SystemExit(f"the first command must be load, not {load}"[:REASON_CAP])
-    return load, early
+def _loaded(load: Load) -> tuple[Engine, Ready]:
+    genai = _import_engine()
+    engine = Engine(genai, load)
+    engine.warm_up()
+    return engine, Ready(load.device, genai.__version__, engine.cached)
 
 
 def _message(turn: Turn) -> dict[str, object]:

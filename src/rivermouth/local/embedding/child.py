@@ -15,21 +15,16 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from rivermouth.ir.errors import Kind
 from rivermouth.local.commands import Commands, Taken, Unreadable
-from rivermouth.local.protocol import Cancel, Embed, Failed, Fatal, Generate, Load, LoadEncoder, Ready, Word
+from rivermouth.local.protocol import Cancel, Embed, Failed, Generate, Load, LoadEncoder, Ready, Word
+from rivermouth.local.running import Send, run
 from rivermouth.local.stdio import (
     REASON_CAP,
-    die_with_parent,
-    leave,
-    native_reason,
-    own_stdout,
     without_telemetry,
-    write_words,
 )
 
 if TYPE_CHECKING:
@@ -38,8 +33,6 @@ if TYPE_CHECKING:
 PACKAGES: Final = ("openvino", "openvino.opset13", "tokenizers", "rivermouth.local.embedding.encoder")
 
 NICENESS: Final = 5
-
-Send = Callable[[list[Word]], None]
 
 
 def serve(encoder: Encoder, commands: Commands, early: list[Taken], send: Send) -> None:
@@ -68,8 +61,8 @@ def obey(encoder: Encoder, command: Taken) -> Word | None:
             return None
 
 
-def loaded(load: LoadEncoder) -> tuple[Encoder, str]:
-    """The encoder, warm, and the engine's version.
+def loaded(load: LoadEncoder) -> tuple[Encoder, Ready]:
+    """The encoder, warm, and the word that says so.
 
     Raises `ImportError` when a package is missing, and `ValueError`, `OSError` or `RuntimeError` for a bad model.
     """
@@ -81,46 +74,12 @@ def loaded(load: LoadEncoder) -> tuple[Encoder, str]:
     tokenizer = encoder.load_tokenizer(tokenizers, folder, config.vocab_size)
     made: Encoder = encoder.Encoder(network, tokenizer, load.context_tokens)
     made.warm_up()
-    return made, openvino.__version__
+    return made, Ready(load.device, openvino.__version__)
 
 
 def main() -> NoReturn:
-    out = own_stdout()
-    die_with_parent(int(sys.argv[1]))
     os.nice(NICENESS)
-
-    def send(words: list[Word]) -> None:
-        write_words(out, words)
-
-    commands = Commands(0)
-    load, early = _first_command(commands)
-    try:
-        encoder, version = loaded(load)
-    except ImportError as error:
-        send([Fatal(f"the engine's packages cannot be imported: {native_reason(error)}", "engine_not_installed")])
-        leave(3)
-    except (RuntimeError, ValueError, OSError) as error:
-        send([Fatal(native_reason(error), "load_failed")])
-        leave(3)
-    send([Ready(load.device, version)])
-    try:
-        serve(encoder, commands, early, send)
-    except RuntimeError as error:
-        send([Fatal(native_reason(error), "engine_failed")])
-        leave(4)
-    leave(0)
-
-
-def _first_command(commands: Commands) -> tuple[LoadEncoder, list[Taken]]:
-    taken: list[Taken] | None = []
-    while not taken:
-        taken = commands.take(wait=True)
-        if taken is None:
-            leave(0)
-    load, *early = taken
-    if not isinstance(load, LoadEncoder):
-        raise SystemExit(f"the first command must be load_encoder, not {load}"[:REASON_CAP])
-    return load, early
+    run(LoadEncoder, loaded, serve)
 
 
 if __name__ == "__main__":
