@@ -1,6 +1,6 @@
 # Two commands matter: `make demo` shows it working, `make test` proves it.  Both need only make and a Python 3.11+.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench docs goldens fault lock clean
+.PHONY: help setup demo test check web bench docs goldens fault lock clean
 
 BIN := .venv/bin
 ARGS ?=
@@ -13,9 +13,13 @@ setup: ## make .venv with everything that running and testing need
 
 demo: ## pull a small model, serve it, stream one answer of it, and go on serving
 	@requirements/install runtime
+	-@$(BIN)/python hatch_build.py
 	$(BIN)/rivermouth demo $(ARGS)
 
 test: setup ## the whole suite; fails when a promise has no passing test (ARGS="-k sse" for a part)
+	@$(BIN)/python hatch_build.py
+	@$(BIN)/python -m tests.web.chromium || test -n "$(ARGS)"
+	@$(BIN)/python -m tests.sdk.node
 	$(BIN)/python -m pytest -n auto --maxprocesses=4 --dist worksteal -o promises_strict=true $(ARGS)
 
 check: setup ## format, lint, types and import directions
@@ -23,11 +27,17 @@ check: setup ## format, lint, types and import directions
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python hatch_build.py check
 
-bench: ## measure beside nginx, and the local engine, and write docs/benchmarks.md (needs gcc and two cores)
+web: setup ## build the chat page into the package, and run its unit tests (installing builds it too)
+	$(BIN)/python hatch_build.py
+	$(BIN)/python hatch_build.py units
+
+bench: ## measure beside nginx, the local engine, and stops of chats; write docs/benchmarks.md (needs gcc and two cores)
 	@requirements/install runtime
 	$(BIN)/python benchmarks/run.py $(ARGS)
 	$(BIN)/python benchmarks/local_engine.py
+	$(BIN)/python benchmarks/chat_stop.py
 
 docs: setup ## write the generated pages again, and test the documentation against the code
 	$(BIN)/python -m docs.generate
@@ -37,7 +47,7 @@ goldens: setup ## write what goes over the wires again, to be read in a diff; no
 	$(BIN)/python -m tests.goldens.regenerate
 
 fault: setup ## the tests that prove one line of the documents: make fault LINE=F7
-	RIVERMOUTH_CRASHES=8 $(BIN)/python -m pytest -v --covering $(LINE) $(ARGS)
+	RIVERMOUTH_CRASHES=8 RIVERMOUTH_THOROUGH=1 $(BIN)/python -m pytest -v --covering $(LINE) $(ARGS)
 
 lock: setup ## resolve the dependencies again (UPGRADE=--upgrade for newer versions)
 	$(BIN)/uv pip compile pyproject.toml requirements/build.in --extra openvino --extra dev $(UPGRADE) $(LOCK) \
@@ -49,5 +59,5 @@ LOCK := --quiet --universal --python-version 3.11 --generate-hashes --no-emit-in
 	--custom-compile-command "make lock"
 
 clean: ## remove .venv and what tools left behind
-	rm -rf .venv build dist artefacts .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv build dist artefacts web/node_modules tests/sdk/js/node_modules src/rivermouth/http/site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	$(MAKE) -C benchmarks clean

@@ -10,23 +10,20 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import datetime
 import gc
 import http.client
 import json
 import os
 import random
-import re
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
-import report
 import targets
+from sections import Line, measured, put
 
 from rivermouth.ir.errors import ApiError
 from rivermouth.ir.events import Finish, TextDelta, Usage
@@ -37,8 +34,6 @@ from rivermouth.local.provider import LocalProvider
 from rivermouth.local.registry import Registry
 from rivermouth.store.datadir import DataDir
 
-PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
-BEGIN, END = "<!-- local engine: written by make bench -->", "<!-- end of local engine -->"
 MODEL = str(SMOLLM2.name)
 STREAMS = 16
 TOKENS = 96
@@ -79,28 +74,6 @@ WORDS = [
     "winter",
     "skies",
 ]
-
-
-@dataclass(frozen=True)
-class Line:
-    """One measurement.  `limit` is the goal, in the same unit; `most` says on which side of it the value has to be."""
-
-    title: str
-    value: float
-    unit: str
-    limit: float | None = None
-    most: bool = True
-
-    @property
-    def verdict(self) -> str:
-        if self.limit is None:
-            return ""
-        return "met" if (self.value <= self.limit) == self.most or self.value == self.limit else "MISSED"
-
-    def row(self) -> str:
-        sign = "at most" if self.most else "at least"
-        goal = "" if self.limit is None else f"{sign} {self.limit:g}"
-        return f"| {self.title} | {self.value:.2f} {self.unit} | {goal} | {self.verdict} |"
 
 
 def asking(text: str, tokens: int = TOKENS) -> Request:
@@ -298,23 +271,6 @@ def prepared(given: str | None) -> Iterator[Path]:
         yield data
 
 
-def written(lines: list[Line]) -> str:
-    today = datetime.datetime.now(datetime.UTC).date().isoformat()
-    load = os.getloadavg()[0]
-    head = f"Measured {today} with `make bench`: {report.machine()}; {MODEL}; the machine's load was {load:.1f}."
-    table = "\n".join(["| | Measured | Goal | |", "|---|---|---|---|", *(line.row() for line in lines)])
-    return f"{head}\n\n{table}"
-
-
-def put(page: Path, text: str) -> None:
-    """The results between the page's two marks, which are made at its end where they are missing."""
-    before = page.read_text(encoding="utf-8")
-    if BEGIN not in before:
-        before = f"{before.rstrip()}\n\n## The local engine\n\n{BEGIN}\n{END}\n"
-    after = re.sub(f"{re.escape(BEGIN)}.*{re.escape(END)}", lambda _: f"{BEGIN}\n\n{text}\n\n{END}", before, flags=re.S)
-    page.write_text(after, encoding="utf-8")
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data-dir", help="where the model is")
@@ -326,10 +282,10 @@ def main() -> int:
     except (ApiError, subprocess.CalledProcessError) as error:
         print(f"the local engine is not measured: {error}", file=sys.stderr)
         return 0
-    text = written(lines)
+    text = measured(lines, MODEL)
     print(text)
     if not arguments.no_write:
-        put(PAGE, text)
+        put("local engine", "The local engine", text)
     return 0
 
 

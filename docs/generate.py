@@ -18,8 +18,11 @@ from typing import Annotated, Any, Final, Literal, get_args, get_origin
 
 import msgspec
 import typer
+from docs.chat_page import PAGE as CHAT_PAGE
+from docs.chat_page import generate_chat
 from docs.dialect_pages import code, generate_pages, key_place, page_of, rows
 
+from rivermouth.chat.slots import Slots
 from rivermouth.cli.app import app
 from rivermouth.cli.term import MEANINGS
 from rivermouth.config.presets import PRESETS
@@ -55,7 +58,10 @@ HEADERS: Final[dict[str, tuple[str, str]]] = {
     "content-type": ("all", "As the dialect has it; neither the upstream nor `Accept` has a say."),
     "content-length": ("whole answers", "Bytes of the body."),
     "x-amzn-bedrock-content-type": ("streams of Bedrock", "`application/json`: what its frames hold."),
-    "cache-control": ("streams", "`no-cache, no-transform`."),
+    "cache-control": (
+        "streams, files of the page",
+        "`no-cache, no-transform`; a file whose name has its digest is kept for ever, any other asked for again.",
+    ),
     "x-accel-buffering": ("streams", "`no`: reverse proxies are asked not to hold frames back."),
     "connection": ("streams", "`keep-alive`; `close` on refusals while the server stops."),
     "x-rivermouth-ignored": ("answers", "Fields of the request that the model could not be given."),
@@ -78,8 +84,21 @@ HEADERS: Final[dict[str, tuple[str, str]]] = {
     "retry-after": ("errors", "Whole seconds until another try makes sense, where that is known."),
     "x-should-retry": ("errors of OpenAI and Anthropic", "`true` or `false`, for their SDKs."),
     "x-amzn-errortype": ("errors of Bedrock", "The name of the exception that its SDK raises."),
+    "location": ("`/stream` of a chat", "Where the chat can be followed."),
+    "content-encoding": ("files of the page", "`gzip`, where the browser takes it and it is smaller."),
+    "etag": ("files of the page", "What a browser asks with whether it has changed."),
+    "content-security-policy": (
+        "files of the page",
+        "Scripts, styles and connections of this server alone, nothing inline.",
+    ),
+    "x-content-type-options": ("files of the page", "`nosniff`."),
+    "x-frame-options": ("files of the page", "`DENY`, for browsers that do not know the policy."),
+    "referrer-policy": ("files of the page", "`no-referrer`."),
+    "cross-origin-opener-policy": ("files of the page", "`same-origin`."),
+    "cross-origin-resource-policy": ("files of the page", "`same-origin`."),
+    "permissions-policy": ("files of the page", "No camera, microphone, location or payment."),
     "allow": ("405", "The methods that the path has."),
-    "vary": ("allowed origins", "`origin`."),
+    "vary": ("allowed origins, files of the page", "`origin`; `accept, accept-encoding`."),
     "access-control-allow-origin": ("allowed origins", "The origin that asked."),
     "access-control-allow-methods": ("allowed origins", "The methods that are served."),
     "access-control-allow-headers": ("allowed origins", "Those that the preflight asked for."),
@@ -98,6 +117,8 @@ ENVIRONMENT: Final[dict[str, str]] = {
     "SSL_CERT_FILE, SSL_CERT_DIR": "The authorities that are trusted, in place of the system's.",
     "HF_TOKEN": "The token for gated and private repositories of the hub; shown to the hub and to nobody else.",
     "HF_ENDPOINT": "Another hub than huggingface.co, as in `https://hub.example`.",
+    "AI_STREAM_TIMEOUT": "Seconds for the whole of a chat's answer, where `chat.total_s` does not say.",
+    "AI_STREAM_IDLE_TIMEOUT": "Seconds for each piece of it, where `chat.idle_s` does not say.",
     "NO_COLOR": "Set: the terminal gets no faint text.",
     "TERM": "`dumb`: the same.",
 }
@@ -150,7 +171,7 @@ def dialects_page() -> list[str]:
 
 def own_routes_page() -> list[str]:
     """The routes that belong to no dialect."""
-    served = platform(lifecycle=Lifecycle(), inflight=lambda: 0, metrics=bytes, queues=list, version="")
+    served = platform(lifecycle=Lifecycle(), inflight=lambda: 0, metrics=bytes, queues=list, turns=nobody, version="")
     lines = ["## Routes of the server itself", ""]
     cells = []
     for route in served.routes:
@@ -163,11 +184,16 @@ def own_routes_page() -> list[str]:
     return lines + rows(("Route", "What it answers", "Asks for a key, if there are any"), sorted(cells))
 
 
+async def nobody() -> Slots:
+    """Never asked."""
+    return Slots("", [])
+
+
 def headers_page() -> list[str]:
     lines = [
         "## Headers of answers",
         "",
-        "Of the dialects' routes. They are made here: none of an upstream's passes.",
+        "Of the dialects' routes, the chat's and the page's. They are made here: none of an upstream's passes.",
         "",
     ]
     return lines + rows(("Header", "On", "What it says"), ((code(name), *says) for name, says in HEADERS.items()))
@@ -401,6 +427,7 @@ def metrics_page() -> list[str]:
     metrics = Metrics(process=False)
     metrics.ended(EVERYTHING)  # labels show only where something was counted
     metrics.queues_from(lambda: (Queue(model="", device="CPU", slots=1, active=0, waiting=()),))
+    metrics.chat.ended("completed")
     text = metrics.render().decode("utf-8")
     kinds = dict(re.findall(r"^# TYPE (\S+) (\w+)$", text, re.MULTILINE))
     labels = dict(re.findall(r"^(\w+?)(?:_bucket|_created)?\{(.*)\} ", text, re.MULTILINE))
@@ -450,6 +477,7 @@ def generate() -> str:
 
 
 if __name__ == "__main__":
-    for path, text in {PAGE: generate(), **generate_pages()}.items():
+    chat = generate_chat(CHAT_PAGE.read_text(encoding="utf-8"))
+    for path, text in {PAGE: generate(), CHAT_PAGE: chat, **generate_pages()}.items():
         path.write_text(text, encoding="utf-8")
         sys.stdout.write(f"wrote {path.relative_to(PAGE.parent)}\n")

@@ -32,11 +32,17 @@ FORBIDDEN = {
 
 # Where a failure of any kind must become an answer, and nowhere else.
 MAY_CATCH_ALL = {
+    "accounts/service.py Accounts._repeat",  # these loops run for ever, whatever one round of them meets
+    "chat/feed.py Feeds.watch",
+    "chat/worker.py Worker._reap_for_ever",
+    "chat/worker.py Worker._recover_each",  # the reaper's seam: one row that nobody can read is not everybody's
+    "chat/worker.py Worker._repeat",
     "bridge.py foreign_error",  # an exception of somebody else's that cannot even be printed
     "engine/engine.py Engine._run",  # the pump's seam: the client and the record learn of it
     "http/dataplane.py DataPlane.__call__",  # the edge: a fault of ours is an answer, not a dropped connection
     "local/embedding/tokens.py load_tokenizer",  # the library has no narrower class for a bad file
     "providers/lean.py Connection._pass_on",  # it is raised where the reader waits
+    "providers/lean.py Connection.straighten.way",  # likewise
     "providers/python.py load",  # a module of the user's own
     "providers/python.py _Worker._run",  # a generator of the user's own, in its thread
 }

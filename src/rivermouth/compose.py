@@ -11,13 +11,21 @@ import os
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Final
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 import structlog
 
+from rivermouth.accounts.settings import AccountSettings
+from rivermouth.chat.choice import Chooser
+from rivermouth.chat.clock import LoopClock
+from rivermouth.chat.ports import Ports
+from rivermouth.chat.service import ChatService
+from rivermouth.chat.settings import CHAT_LIMITS, ChatSettings
 from rivermouth.config import Config, EndpointConfig, ProviderConfig, ProviderTimeouts
 from rivermouth.dialects import discover
+from rivermouth.doorbell.local import LocalDoorbell
 from rivermouth.engine.deadlines import Limits
 from rivermouth.engine.engine import Engine, Settings
 from rivermouth.engine.interrupt import By
@@ -27,6 +35,8 @@ from rivermouth.local.places import Limits as QueueLimits
 from rivermouth.local.provider import LocalProvider
 from rivermouth.local.references import Pulls
 from rivermouth.local.starter import Starter
+from rivermouth.local.welcome import first_offer
+from rivermouth.log.memory import MemoryLog
 from rivermouth.observe import Metrics, watch_loop
 from rivermouth.providers.provider import Provider
 from rivermouth.providers.signing import Signer
@@ -35,6 +45,9 @@ from rivermouth.routing.endpoint import Endpoint
 from rivermouth.routing.health import Health
 from rivermouth.store.datadir import DataDir
 from rivermouth.store.port import CallRecord, Status
+
+if TYPE_CHECKING:
+    from rivermouth.accounts.service import Accounts
 
 log = structlog.get_logger()
 
@@ -52,9 +65,13 @@ class Services(msgspec.Struct, frozen=True):
     local: LocalProvider
     metrics: Metrics
     recorder: Recorder
+    chat: ChatService
+    chat_settings: ChatSettings
+    accounts: Accounts
 
     def end_all(self) -> None:
         """End every call that runs, because of the shutdown."""
+        self.chat.end_all()
         for call in list(self.engine.inflight):
             call.interrupt.cancel(By.SHUTDOWN)
 
@@ -86,6 +103,13 @@ async def services(
     Takes the data directory for this process and ends the calls that a killed server left open.
     Raises `DataDirBusy`, `StoreError`, `ConfigError`.
     """
+    await asyncio.to_thread(import_module, "rivermouth.accounts.service")  # signing takes a moment to import
+    from rivermouth.accounts.keyring import Keyring
+    from rivermouth.accounts.service import Accounts
+    from rivermouth.store.accounts.sqlite import SqliteAccountStore
+    from rivermouth.store.accounts.transaction import must_exist
+    from rivermouth.store.chats.sqlite import SqliteChatStore
+    from rivermouth.store.database import open_database
     from rivermouth.store.sqlite import SqliteCallStore
 
     async with AsyncExitStack() as stack:
@@ -128,7 +152,82 @@ async def services(
         metrics.queues_from(local.pool.queues)
         watch = asyncio.create_task(watch_loop(metrics))
         stack.callback(watch.cancel)
-        yield Services(config, engine, catalog, local, metrics, recorder)
+        chats = SqliteChatStore(
+            await asyncio.to_thread(open_database, data.database), clock_ns=time.time_ns, must_exist=must_exist
+        )
+        stack.push_async_callback(chats.close)
+        settings = chat_settings(config)
+        ports = Ports(
+            store=chats,
+            log=MemoryLog(now_s=time.monotonic),
+            doorbell=LocalDoorbell(),
+            clock=LoopClock(),
+            engine=engine,
+            chooser=_chooser(config, catalog, scripted=scripted),
+            settings=settings,
+            metrics=metrics.chat,
+            new_id=Ids(),
+        )
+        chat = await stack.enter_async_context(ChatService(ports, boot_id=Ids()(), alone=True))
+        people = SqliteAccountStore(await asyncio.to_thread(open_database, data.database), clock_ns=time.time_ns)
+        stack.push_async_callback(people.close)
+        accounts = await stack.enter_async_context(
+            Accounts(
+                people,
+                Keyring(data.path, time.time),
+                chat,
+                account_settings(config),
+                now_s=time.monotonic,
+                unix_s=time.time,
+            )
+        )
+        yield Services(config, engine, catalog, local, metrics, recorder, chat, settings, accounts)
+
+
+def account_settings(config: Config) -> AccountSettings:
+    """The accounts' part of the configuration."""
+    accounts = config.accounts
+    return AccountSettings(
+        access_s=accounts.access_token_s,
+        refresh_s=accounts.refresh_token_s,
+        password_min_chars=accounts.password_min_chars,
+        login_tries=accounts.login_tries,
+        address_tries=accounts.address_tries,
+        window_s=accounts.tries_window_s,
+    )
+
+
+def chat_settings(config: Config) -> ChatSettings:
+    """The chat's part of the configuration."""
+    chat = config.chat
+    limits = msgspec.structs.replace(
+        CHAT_LIMITS,
+        first_token_s=chat.idle_s or CHAT_LIMITS.idle_s,
+        idle_s=chat.idle_s or CHAT_LIMITS.idle_s,
+        total_s=chat.total_s or CHAT_LIMITS.total_s,
+    )
+    offered = first_offer(load_catalog(config.local.catalog), Pulls(config.local.pulls))
+    return ChatSettings(
+        limits=limits,
+        system_prompt=chat.system_prompt,
+        models=chat.models,
+        prefer_local=chat.prefer_local,
+        stop_on_disconnect=chat.on_disconnect == "cancel",
+        max_content_chars=chat.max_content_chars,
+        offer={"model": str(offered.name), "bytes": offered.size_bytes, "license": offered.license}
+        if offered is not None
+        else None,
+    )
+
+
+def _chooser(config: Config, catalog: Catalog, *, scripted: bool) -> Chooser:
+    return Chooser(
+        catalog,
+        providers=tuple(config.providers),
+        own=(LOCAL, SCRIPTED) if scripted else (LOCAL,),
+        models=config.chat.models,
+        prefer_local=config.chat.prefer_local,
+    )
 
 
 def local_provider(config: Config, data: DataDir) -> LocalProvider:

@@ -59,6 +59,7 @@ MASKED_FIELDS: Final = frozenset(
 """Field names whose values are never logged, whatever they hold."""
 
 FIRST_TOKEN_S: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+LAG_FRAMES: Final = (0, 1, 4, 16, 64, 256, 1024, 4096)
 DURATION_S: Final = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 
 EventDict = MutableMapping[str, Any]
@@ -236,6 +237,52 @@ class Labelled:
         return child
 
 
+class ChatMetrics:
+    """What the chat counts.  States are the machine's words, so the labels are bounded."""
+
+    def __init__(self, registry: CollectorRegistry | None = None) -> None:
+        new: dict[str, Any] = {"namespace": "rivermouth", "registry": registry or CollectorRegistry(auto_describe=True)}
+        self._ended = Labelled(Counter("turns", "Turns of chats that ended.", ("state",), **new))
+        self._fenced = Counter("turns_fenced", "Writers that found another in their place.", **new)
+        self._reaped = Counter("turns_reaped", "Turns that were taken over from a writer that died.", **new)
+        self._log_lost = Counter("chat_log_lost", "Logs that were gone while their turn was running.", **new)
+        self._stopping = Histogram(
+            "stop_to_terminal_seconds", "From a stop to the end of the turn.", buckets=FIRST_TOKEN_S, **new
+        )
+        self._misses = Counter("doorbell_misses", "Entries that were found without a ring.", **new)
+        self._lag = Histogram(
+            "follower_lag_frames", "How many frames a reader is behind when it reads.", buckets=LAG_FRAMES, **new
+        )
+        self._live = Gauge("turns_live", "Turns that this process is writing.", **new)
+        self._followers = Gauge("chat_followers", "Clients that follow a chat.", **new)
+
+    def ended(self, state: str) -> None:
+        self._ended(state).inc()
+
+    def fenced(self) -> None:
+        self._fenced.inc()
+
+    def reaped(self) -> None:
+        self._reaped.inc()
+
+    def log_lost(self) -> None:
+        self._log_lost.inc()
+
+    def stopped(self, seconds: float) -> None:
+        self._stopping.observe(seconds)
+
+    def missed_ring(self) -> None:
+        self._misses.inc()
+
+    def lag(self, frames: int) -> None:
+        self._lag.observe(frames)
+
+    def ask(self, live: Callable[[], int], followers: Callable[[], int]) -> None:
+        """Ask these whenever someone scrapes."""
+        self._live.set_function(live)
+        self._followers.set_function(followers)
+
+
 class Metrics:
     """Counts and times of one server.  `models` and `providers` are the names that may stand in labels."""
 
@@ -270,6 +317,7 @@ class Metrics:
         self._queues = QueueCollector()
         self.registry.register(self._queues)
         self._loop_lag = Gauge("event_loop_lag_seconds", "The loop's worst recent lateness.", **new)
+        self.chat = ChatMetrics(self.registry)
 
     def allow(self, models: Iterable[str], providers: Iterable[str]) -> None:
         """The names of a new configuration; what was counted under others stays."""

@@ -86,7 +86,8 @@ def test_without_any_server_one_is_started_in_the_process(
     install(models, "tiny", tiny_file)
     ran = run("chat", "tiny", "Hi", "--data-dir", data_dir, "--config", silent)
     assert ran == (0, TEXT + "\n", "")
-    assert sorted(path.name for path in data_dir.iterdir()) == ["models", "rivermouth.db", "server.lock"]
+    kept = ["models", "rivermouth.db", "server.lock", "token-keys.json"]
+    assert sorted(path.name for path in data_dir.iterdir()) == kept
     assert json.decode(cli("calls", "--json").out.encode())[0]["status"] == "completed"
 
 

@@ -345,8 +345,9 @@ class TestKeys:
 class TestProbes:
     @pytest.mark.parametrize(("accept", "text"), [("*/*", "Ollama is running"), ("text/html,*/*", "Rivermouth")])
     async def test_the_root_says_what_it_is(self, server: Lab, accept: str, text: str) -> None:
+        """A browser gets the page, or where none was built a line about it."""
         async with asking(server.port, "/", None, {"accept": accept}, method="GET") as answer:
-            assert (await answer.rest()).decode().startswith(text)
+            assert text in (await answer.rest()).decode()
 
     async def test_health_counts_the_calls_that_run(self, server: Lab) -> None:
         async with asking(server.port, OPENAI.path, talk("scripted-slow")) as running:

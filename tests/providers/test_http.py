@@ -23,6 +23,7 @@ from rivermouth.secrets import Secret
 from rivermouth.wire import json
 from rivermouth.wire.frame import Frame
 from rivermouth.wire.sse import data as sse
+from rivermouth.wire.stencil import Stencil
 from tests.fakes import JSON, NDJSON, SSE, Asked, FakeUpstream, Script
 from tests.providers.tiny import tiny, tiny_ndjson, with_embeddings
 
@@ -201,12 +202,16 @@ class TestStream:
             passed: list[Batch] = []
             offered = asyncio.Event()
 
-            def onward(batch: Batch) -> bool:
-                passed.append(batch)
-                offered.set()
-                return len(passed) == 1
+            class Once:
+                def take(self, batch: Batch) -> bool:
+                    passed.append(batch)
+                    offered.set()
+                    return len(passed) == 1
 
-            reading = asyncio.ensure_future(upstream.read(onward))
+                def plain(self, part: int, upstream: Stencil) -> None:
+                    """This one reads everything."""
+
+            reading = asyncio.ensure_future(upstream.read(Once()))
             await asyncio.sleep(0)
             await asked.send(frame(say="a"))
             await offered.wait()

@@ -13,6 +13,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 
 from rivermouth.store import statements as sql
+from rivermouth.store.chats.tables import SEARCH_TABLE
 from rivermouth.store.database import open_database, open_reader
 from rivermouth.store.migrations import head
 from rivermouth.store.port import Checkpoint, StoreError
@@ -26,6 +27,11 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "rivermouth.db"
 
 
+def is_described(name: str | None, kind: str, parents: object) -> bool:
+    """All but the table for searches, with what SQLite keeps for it: Core cannot describe that."""
+    return kind != "table" or not (name or "").startswith(SEARCH_TABLE)
+
+
 def test_head_is_the_newest_migration():
     assert head() == HEAD
 
@@ -33,7 +39,8 @@ def test_head_is_the_newest_migration():
 def test_the_migrations_make_the_tables_that_the_code_knows(path: Path):
     engine = open_database(path)
     with engine.connect() as connection:
-        assert compare_metadata(MigrationContext.configure(connection), metadata) == []
+        context = MigrationContext.configure(connection, opts={"include_name": is_described})
+        assert compare_metadata(context, metadata) == []
     engine.dispose()
 
 

@@ -21,6 +21,8 @@ calls_app = typer.Typer(help="What happened: the calls, newest first.", invoke_w
 app.add_typer(calls_app, name="calls")
 doctor_app = typer.Typer(help="Look at everything; fail when something is broken.", invoke_without_command=True)
 app.add_typer(doctor_app, name="doctor")
+users_app = typer.Typer(help="The accounts of the chat application.", no_args_is_help=True)
+app.add_typer(users_app, name="users")
 
 Config = Annotated[Path | None, typer.Option("--config", help="rivermouth.toml; default: the one here, if any.")]
 Data = Annotated[
@@ -309,3 +311,66 @@ def doctor_certify(
         config_file=config or before["config_file"],
         as_json=as_json,
     )
+
+
+@doctor_app.command("turns")
+def doctor_turns(
+    context: typer.Context,
+    api_key: Key = None,
+    data_dir: Data = None,
+    config: Config = None,
+    as_json: Json = False,
+) -> None:
+    """The answers of chats that are being written; fail when one should have ended."""
+    from rivermouth.cli import doctor_turns as command
+
+    before = context.obj
+    command.run(
+        key=api_key,
+        data_dir=data_dir or before["data_dir"],
+        config_file=config or before["config_file"],
+        as_json=as_json,
+    )
+
+
+Ask = Annotated[
+    bool, typer.Option("--ask", help="Read the password from the terminal, or from a pipe, instead of making one.")
+]
+
+
+@users_app.command("list")
+def users_list(data_dir: Data = None, config: Config = None, as_json: Json = False) -> None:
+    """The accounts; guests are not among them."""
+    from rivermouth.cli import users as command
+
+    command.listed(data_dir=data_dir, config_file=config, as_json=as_json)
+
+
+@users_app.command("add")
+def users_add(name: str, ask: Ask = False, data_dir: Data = None, config: Config = None) -> None:
+    """Make an account; its new password is shown once."""
+    from rivermouth.cli import users as command
+
+    command.added(name, ask=ask, data_dir=data_dir, config_file=config)
+
+
+@users_app.command("reset")
+def users_reset(name: str, ask: Ask = False, data_dir: Data = None, config: Config = None) -> None:
+    """Give an account a new password, shown once, and end all of its sessions."""
+    from rivermouth.cli import users as command
+
+    command.reset(name, ask=ask, data_dir=data_dir, config_file=config)
+
+
+@users_app.command("rotate-secret")
+def users_rotate_secret(
+    now: Annotated[
+        bool, typer.Option("--now", help="The old secret is good no more: every page has to renew its token.")
+    ] = False,
+    data_dir: Data = None,
+    config: Config = None,
+) -> None:
+    """Sign access tokens with a new secret; what the old one has signed is good until it runs out."""
+    from rivermouth.cli import users as command
+
+    command.rotated(now=now, data_dir=data_dir, config_file=config)

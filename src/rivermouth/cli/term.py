@@ -36,7 +36,7 @@ MEANINGS: Final[dict[Exit, str]] = {
     Exit.USAGE: "a wrong command line",
     Exit.CONFIG: "a configuration that cannot be used",
     Exit.BUSY: "the address or the data directory is taken",
-    Exit.NOT_FOUND: "no such model, call or device",
+    Exit.NOT_FOUND: "no such model, call, account or device",
     Exit.UNREACHABLE: "no server or registry answers",
     Exit.INTERRUPTED: "Ctrl-C",
 }

@@ -11,6 +11,8 @@ from rivermouth.config.load import apart_from, load, override, parse
 from rivermouth.config.presets import PRESETS, Preset
 from rivermouth.config.problems import ConfigError, Problem
 from rivermouth.config.schema import (
+    AccountsConfig,
+    ChatConfig,
     Config,
     EndpointConfig,
     GeminiConfig,
@@ -31,6 +33,8 @@ from rivermouth.config.schema import (
 __all__ = [
     "BUILT_IN",
     "PRESETS",
+    "AccountsConfig",
+    "ChatConfig",
     "Config",
     "ConfigError",
     "EndpointConfig",

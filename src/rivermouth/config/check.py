@@ -5,14 +5,26 @@ Pure: the environment and the known dialects arrive as arguments.
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 from urllib.parse import urlsplit
 
+import msgspec
+
 from rivermouth.config.presets import PRESETS, QUIRKS, REGION, Preset
 from rivermouth.config.problems import did_you_mean
-from rivermouth.config.schema import Config, ConfigFile, EndpointConfig, ProviderConfig, ProviderTable, ServerConfig
+from rivermouth.config.schema import (
+    ChatConfig,
+    Config,
+    ConfigFile,
+    EndpointConfig,
+    HttpConfig,
+    ProviderConfig,
+    ProviderTable,
+    ServerConfig,
+)
 from rivermouth.config.shape import Fault
 from rivermouth.loopback import is_loopback
 from rivermouth.secrets import Secret
@@ -246,6 +258,29 @@ def _missing_provider(name: str, config: Config, disabled: frozenset[str]) -> st
             variables = f"{variables} with {' or '.join(PRESETS[name].regions)}"
         return f"the provider {name} is not switched on: it needs [providers.{name}] or {variables}"
     return f"no provider is called {name}{did_you_mean(name, config.providers)}"
+
+
+CHAT_CLOCKS: Final = {"total_s": "AI_STREAM_TIMEOUT", "idle_s": "AI_STREAM_IDLE_TIMEOUT"}
+"""A clock of the chat, and the variable that says it where the file does not."""
+
+_SECONDS: Final = re.compile(r"\d{1,5}(\.\d+)?")
+
+
+def chat_clocks(chat: ChatConfig, environ: Mapping[str, str]) -> ChatConfig:
+    """The chat's table with the clocks that the environment says.  What is no number of seconds says nothing."""
+    said = {name: environ.get(variable, "").strip() for name, variable in CHAT_CLOCKS.items()}
+    values = {name: float(text) for name, text in said.items() if _SECONDS.fullmatch(text) and float(text) > 0}
+    wanted = {name: value for name, value in values.items() if getattr(chat, name) is None}
+    return msgspec.structs.replace(chat, **wanted) if wanted else chat
+
+
+def proxies(http: HttpConfig) -> Iterator[Fault]:
+    """What looks like an address and is none."""
+    for number, network in enumerate(http.trusted_proxies):
+        try:
+            ipaddress.ip_network(network)
+        except ValueError as error:
+            yield Fault(("http", "trusted_proxies", number), str(error))
 
 
 def exposure(server: ServerConfig) -> Iterator[Fault]:

@@ -101,8 +101,9 @@ def _complete(
     providers, wrong = check.providers(file, environ, dialects)
     shared = {f: getattr(file, f) for f in ConfigFile.__struct_fields__ if f != "providers"}
     config = Config(providers=providers, file=name or None, **shared)
+    config = msgspec.structs.replace(config, chat=check.chat_clocks(file.chat, environ))
     disabled = frozenset(n for n, table in file.providers.items() if not table.enabled)
-    wrong += [*check.references(config, disabled), *check.exposure(file.server)]
+    wrong += [*check.references(config, disabled), *check.exposure(file.server), *check.proxies(file.http)]
     return config, wrong
 
 

@@ -33,6 +33,9 @@ HostName = Annotated[
     str,
     shaped(r"^([^\s:/*]+|\[[0-9A-Fa-f:.]+\])$", 'must be a name alone, without scheme, port and path: "example.org"'),
 ]
+Network = Annotated[
+    str, shaped(r"^[0-9A-Fa-f:.]+(/[0-9]{1,3})?$", 'must be an address or a network, as in "127.0.0.1" or "10.0.0.0/8"')
+]
 Origin = Annotated[
     str,
     shaped(
@@ -212,6 +215,8 @@ class HttpConfig(Table, frozen=True, kw_only=True):
         "vscode-webview://*",
     )
     """Web pages that may call: an origin, "http://host:*" for all its ports, "scheme://*", or "*" (R26)."""
+    trusted_proxies: tuple[Network, ...] = ()
+    """Addresses, or networks as in "10.0.0.0/8", of proxies whose X-Forwarded-For is believed."""
     base_path: Annotated[str, shaped(r"^(/[^/\s]+)*$", 'must begin with a slash and not end in one, as in "/llm"')] = ""
     """A path before every route, for a reverse proxy that passes it on."""
     body_limit_bytes: Annotated[int, Meta(ge=1024)] = 32 * MIB
@@ -246,6 +251,45 @@ class RecordsConfig(Table, frozen=True, kw_only=True):
 
     text: Literal["none"] = "none"
     """How much of prompts and answers a record holds; nothing but "none" can be asked for."""
+
+
+class ChatConfig(Table, frozen=True, kw_only=True):
+    """The chat application, under /api/chats."""
+
+    on_disconnect: Literal["continue", "cancel"] = "continue"
+    """What a client does that leaves its stream: "continue" finishes and saves the answer, "cancel" stops it (R10)."""
+    prefer_local: bool = False
+    """Asks the local model first where a message names no model (R17)."""
+    models: dict[str, Text] = {}
+    """The model that a provider's name alone means, as in kimi = "kimi-k2.6"."""
+    system_prompt: str = "You are a helpful assistant."
+    """What every model is told in front of the talk; a chat's own instructions follow it."""
+    max_content_chars: Annotated[int, Meta(ge=1, le=1_000_000)] = 32_000
+    """The longest message that is taken."""
+    total_s: PositiveS | None = None
+    """The whole of an answer; else AI_STREAM_TIMEOUT, else 120."""
+    idle_s: PositiveS | None = None
+    """The longest wait for a piece of an answer, the first too; else AI_STREAM_IDLE_TIMEOUT, else 30."""
+
+
+class AccountsConfig(Table, frozen=True, kw_only=True):
+    """Who may use the chat application, and for how long a sign-in lasts."""
+
+    signup: Literal["open", "closed"] | None = None
+    """Whether strangers may make an account, or be guests: "open", or "closed", where it takes a key of `server.keys`
+    or the operator; without it, open as long as there are no such keys."""
+    access_token_s: Annotated[float, Meta(ge=60, le=86_400)] = 900.0
+    """How long an access token is good; it is renewed by itself as long as the session lasts."""
+    refresh_token_s: Annotated[float, Meta(ge=3_600, le=31_536_000)] = 2_592_000.0
+    """How long a session lasts that is not used; a guest whose session has ended is deleted."""
+    password_min_chars: Annotated[int, Meta(ge=8, le=128)] = 8
+    """The shortest password of a new account."""
+    login_tries: Annotated[int, Meta(ge=1, le=10_000)] = 10
+    """How many wrong passwords one name may have within `tries_window_s`."""
+    address_tries: Annotated[int, Meta(ge=1, le=100_000)] = 50
+    """How many wrong passwords, and how many new accounts and guests, one address may have within it."""
+    tries_window_s: PositiveS = 300.0
+    """The time in which these many tries come back, one after the other."""
 
 
 class LocalConfig(Table, frozen=True, kw_only=True):
@@ -300,6 +344,8 @@ class ConfigFile(Table, frozen=True, kw_only=True):
     openai: OpenAiConfig = OpenAiConfig()
     gemini: GeminiConfig = GeminiConfig()
     records: RecordsConfig = RecordsConfig()
+    chat: ChatConfig = ChatConfig()
+    accounts: AccountsConfig = AccountsConfig()
     local: LocalConfig = LocalConfig()
     data_dir: Text | None = None
     """Where models and records are kept, beside this file if relative; `--data-dir` and `RIVERMOUTH_DATA` win."""
@@ -340,6 +386,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     openai: OpenAiConfig = OpenAiConfig()
     gemini: GeminiConfig = GeminiConfig()
     records: RecordsConfig = RecordsConfig()
+    chat: ChatConfig = ChatConfig()
+    accounts: AccountsConfig = AccountsConfig()
     local: LocalConfig = LocalConfig()
     data_dir: str | None = None
     file: str | None = None

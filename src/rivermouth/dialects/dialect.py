@@ -124,7 +124,11 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Decoder(Protocol):
-    """An upstream's frames to events.  Pure: same frames in, same events out, whatever the reads were."""
+    """An upstream's frames to events.  Pure: same frames in, same events out, whatever the reads were.
+
+    It may have `plain() -> tuple[int, Stencil] | None`: which part's next `TextDelta` a frame that fits is, now; such a
+    frame leaves its state as it is.
+    """
 
     def feed(self, frame: Frame) -> list[Event]:
         """The events of one frame; after Finish or Error always [].  Raises `WireError` on a malformed frame."""
@@ -136,7 +140,11 @@ class Decoder(Protocol):
 
 
 class Encoder(Protocol):
-    """Events to the bytes of a client's stream.  Deterministic: the same events give the same bytes."""
+    """Events to the bytes of a client's stream.  Deterministic: the same events give the same bytes.
+
+    It may have `plain(part) -> Stencil | None`: what stands around the text of that part's next `TextDelta`, if such a
+    delta leaves its state as it is.
+    """
 
     def feed(self, events: list[Event]) -> bytes:
         """The bytes of these events, to be sent at once.  Finish brings the terminator; Error the in-stream error."""
@@ -144,7 +152,10 @@ class Encoder(Protocol):
 
 
 class Relay(Protocol):
-    """The same dialect on both sides: frames pass as they came, only the touched fields edited."""
+    """The same dialect on both sides: frames pass as they came, only the touched fields edited.
+
+    It may have `plain(part, upstream) -> Stencil | None`, as an encoder, for a frame that fits the upstream's stencil.
+    """
 
     def feed(self, frame: Frame, events: list[Event]) -> bytes:
         """The bytes for one upstream frame, given the events it decoded to."""

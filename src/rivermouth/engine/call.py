@@ -9,6 +9,7 @@ from typing import Protocol
 import msgspec
 
 from rivermouth.dialects.dialect import Answer, Dialect, Route, Surface
+from rivermouth.engine.deadlines import Limits
 from rivermouth.engine.interrupt import Interrupt
 from rivermouth.engine.ledger import Ledger
 from rivermouth.engine.output import Output, Translated
@@ -16,6 +17,7 @@ from rivermouth.ir.errors import ApiError
 from rivermouth.ir.request import EmbedRequest, Request
 from rivermouth.ir.tokens import estimate_prompt
 from rivermouth.providers.provider import NO_HEADERS, Upstream
+from rivermouth.routing.endpoint import Plan
 from rivermouth.store.port import CallRecord
 
 
@@ -71,6 +73,8 @@ class Call:
     sole: no other endpoint can answer.  output, upstream: those of the attempt that runs.
     opening: resolves when the open row is in the store.
     closing: upstreams of failed attempts that have been told to stop and have not confirmed it.
+    plan: the candidates, where they are not those of the model's name.  limits: the clocks of the client's surface, if
+    it has its own.  shorten: after a failed attempt, a smaller request that may fit; None when there is none.
     """
 
     __slots__ = (
@@ -80,10 +84,13 @@ class Call:
         "dialect",
         "interrupt",
         "ledger",
+        "limits",
         "opening",
         "output",
+        "plan",
         "request",
         "route",
+        "shorten",
         "sole",
         "surface",
         "total_at",
@@ -99,12 +106,18 @@ class Call:
         route: Route,
         request: Request | EmbedRequest,
         clock_ns: Callable[[], int],
+        plan: Plan | None = None,
+        limits: Limits | None = None,
+        shorten: Callable[[ApiError], Request | None] | None = None,
     ) -> None:
         self.ledger = Ledger(opened, clock_ns)
         self.dialect = dialect
         self.surface = surface
         self.route = route
         self.request = request
+        self.plan = plan
+        self.limits = limits
+        self.shorten = shorten
         self.interrupt = Interrupt()
         self.committed = False
         self.total_at: float | None = None

@@ -60,12 +60,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     retries: int = 2
     routing_key: str | None = "llmeu"
 
-    def for_provider(self, name: str) -> Limits:
+    def for_provider(self, name: str, surface: Limits | None = None) -> Limits:
         """The smaller of the surface's and the target's clocks."""
-        target = self.provider_limits.get(name)
+        own, target = surface or self.limits, self.provider_limits.get(name)
         if target is None:
-            return self.limits
-        limits = self.limits.within(target)
+            return own
+        limits = own.within(target)
         return msgspec.structs.replace(limits, idle_s=target.idle_s) if name in self.own_idle else limits
 
 
@@ -116,7 +116,7 @@ class Engine:
             await self._tell(call, sink, error)
         except Stopped as stopped:
             end = (Status.CANCELLED, None, stopped.by)
-            if stopped.by is not By.CLIENT:
+            if stopped.by is By.SHUTDOWN:
                 await self._tell(call, sink, ApiError(Kind.OVERLOADED, "the server is shutting down", retry_after_s=5))
         except NotRecorded as lost:
             end = (Status.FAILED, lost.error, None)
@@ -139,15 +139,17 @@ class Engine:
     async def _attempts(self, call: Call, once: Once) -> None:
         """Obey `next_step` until a candidate has answered.  Raises the error that is the call's."""
         loop = asyncio.get_running_loop()
-        with call.interrupt:
-            plan = await self._catalog.plan(call.request.model)
+        plan = call.plan
+        if plan is None:
+            with call.interrupt:
+                plan = await self._catalog.plan(call.request.model)
         call.ledger.planned(plan)
         call.sole = len(plan.candidates) == 1
         failed: list[Failed] = []
         while True:
             now = loop.time()
             cooling = frozenset(c.endpoint.id for c in plan.candidates if self._health.cooling(c.endpoint.id, now))
-            left_s = self._settings.limits.total_s if call.total_at is None else call.total_at - now
+            left_s = self._total_s(call) if call.total_at is None else call.total_at - now
             step = next_step(plan, failed, cooling, self._settings.retries, left_s)
             if isinstance(step, GiveUp):
                 raise _for_the_client(call, step.error)
@@ -164,6 +166,10 @@ class Engine:
                 self._health.failed(endpoint.id, error, loop.time())
                 if call.committed:
                     raise _for_the_client(call, error) from None
+                shorter = call.shorten(error) if call.shorten is not None else None
+                if shorter is not None:
+                    call.request = shorter
+                    continue
                 failed.append(Failed(step.candidate, error))
             else:
                 self._health.succeeded(endpoint.id)
@@ -275,13 +281,18 @@ class Engine:
         whole: the answer comes in one piece, so only the total clock can tell slow from stuck.
         """
         limits, now = self._limits[endpoint.provider], asyncio.get_running_loop().time()
+        if call.limits is not None:
+            limits = self._settings.for_provider(endpoint.provider, call.limits)
         if whole:
             limits = msgspec.structs.replace(limits, first_token_s=limits.total_s, idle_s=limits.total_s)
         if call.total_at is None:
-            call.total_at = now + self._settings.limits.total_s
+            call.total_at = now + self._total_s(call)
         data = call.dialect.keep_alive if call.streams else None
         quiet = self._keep_alive(call, sink, data) if data is not None else None
         return Deadlines(limits, min(call.total_at, now + limits.total_s), call.interrupt.expire, quiet)
+
+    def _total_s(self, call: Call) -> float:
+        return (call.limits or self._settings.limits).total_s
 
     def _keep_alive(self, call: Call, sink: Sink, data: bytes) -> Callable[[], None]:
         """A callback that shows life once; its task lives as long as the send takes."""

@@ -20,6 +20,9 @@ class By(StrEnum):
 
     CLIENT = "client"
     SHUTDOWN = "shutdown"
+    STOP = "stop"
+    SUPERSEDE = "supersede"
+    TAKEOVER = "takeover"
 
 
 class Stopped(Exception):

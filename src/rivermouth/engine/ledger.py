@@ -79,6 +79,11 @@ class Ledger:
         self.held_by_keepalive = False
         self.ignored: tuple[str, ...] = ()
 
+    @property
+    def serving(self) -> Endpoint | None:
+        """The endpoint that is asked now, or was last."""
+        return self._line.endpoint if self._line is not None else None
+
     def since_ns(self) -> int:
         """Nanoseconds since the call began."""
         return self._clock_ns() - self.opened.started_ns

@@ -5,6 +5,7 @@ Each attempt has an `Output` of its own, so a candidate that failed before it co
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from rivermouth.dialects.dialect import Answer, Dialect
@@ -12,12 +13,18 @@ from rivermouth.ir.errors import ApiError
 from rivermouth.ir.events import Error
 from rivermouth.ir.fold import Fold
 from rivermouth.providers.provider import Batch
+from rivermouth.wire.stencil import Stencil
 
 
 class Output(Protocol):
-    """`take` gives what can be sent now; `fail` what ends an answer that had begun."""
+    """`take` gives what can be sent now; `fail` what ends an answer that had begun.
+
+    plain: what stands around the next text delta of a part, where it may pass without being translated.
+    """
 
     def take(self, batch: Batch) -> bytes: ...
+
+    def plain(self, part: int, upstream: Stencil) -> Stencil | None: ...
 
     def fail(self, error: ApiError) -> bytes: ...
 
@@ -26,10 +33,15 @@ class Translated:
     """Another dialect upstream, or none: neutral events through the client's encoder."""
 
     def __init__(self, dialect: Dialect, answer: Answer) -> None:
-        self._encode = dialect.encoder(answer).feed
+        encoder = dialect.encoder(answer)
+        self._encode = encoder.feed
+        self._plain: Callable[[int], Stencil | None] | None = getattr(encoder, "plain", None)
 
     def take(self, batch: Batch) -> bytes:
         return self._encode(batch.events)
+
+    def plain(self, part: int, upstream: Stencil) -> Stencil | None:
+        return self._plain(part) if self._plain is not None else None
 
     def fail(self, error: ApiError) -> bytes:
         return self._encode([Error(error)])
@@ -55,6 +67,10 @@ class Relayed:
             done += count
         return b"".join(out)
 
+    def plain(self, part: int, upstream: Stencil) -> Stencil | None:
+        found: Callable[[int, Stencil], Stencil | None] | None = getattr(self._relay, "plain", None)
+        return found(part, upstream) if found is not None else None
+
     def fail(self, error: ApiError) -> bytes:
         return self._relay.fail(error)
 
@@ -74,6 +90,9 @@ class Document:
         if self._fold.finish is None:
             return b""
         return self._dialect.encode_reply(self._fold.reply(), self._answer)
+
+    def plain(self, part: int, upstream: Stencil) -> Stencil | None:
+        return None
 
     def fail(self, error: ApiError) -> bytes:
         return self._dialect.encode_error(error, self._answer.id).body

@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any
 
+from rivermouth.http.chats import ChatStreams
 from rivermouth.http.dataplane import DataPlane
 from rivermouth.http.envelope import envelope
 from rivermouth.http.headers import JSON, Header
 from rivermouth.http.keys import Keys
 from rivermouth.http.origins import Origins
+from rivermouth.http.page import Page
 from rivermouth.http.sink import Send
 
 Scope = MutableMapping[str, Any]
@@ -22,11 +24,29 @@ OPEN_PATHS = frozenset({"/", "/health"})
 """Asked by browsers, probes and load balancers, which have no key."""
 
 
+CHAT_PREFIXES = ("/api/chats/", "/api/ai/", "/api/auth/")
+"""The chat application's paths, among those of another dialect under /api."""
+
+
 class App:
     """The whole server as one ASGI application."""
 
-    def __init__(self, *, data: DataPlane, platform: AsgiApp, keys: Keys, origins: Origins, base_path: str) -> None:
+    def __init__(
+        self,
+        *,
+        data: DataPlane,
+        streams: ChatStreams,
+        chats: AsgiApp,
+        page: Page,
+        platform: AsgiApp,
+        keys: Keys,
+        origins: Origins,
+        base_path: str,
+    ) -> None:
         self._data = data
+        self._streams = streams
+        self._chats = chats
+        self._page = page
         self._platform = platform
         self._keys = keys
         self._origins = origins
@@ -44,7 +64,7 @@ class App:
             path = path.removeprefix(self._base_path) or "/"
             decoded = scope["path"].removeprefix(self._base_path) or "/"
             scope = {**scope, "path": decoded, "raw_path": path.encode("latin-1")}
-        if self._data.routes.owns(path):
+        if not (path + "/").startswith(CHAT_PREFIXES) and self._data.routes.owns(path):
             await self._data(scope, receive, send)
         else:
             await self._guarded(scope, receive, send)
@@ -57,6 +77,11 @@ class App:
             await _answer(send, 204, "", list(verdict.cors))
         elif verdict.status:
             await _answer(send, verdict.status, verdict.message, list(verdict.cors))
+        elif self._page.owns(scope["method"], scope["path"], headers):
+            await self._page(scope, receive, send)
+        elif (scope["path"] + "/").startswith(CHAT_PREFIXES):  # whose request it is, these ask themselves
+            answering = _with_headers(send, verdict.cors) if verdict.cors else send
+            await (self._streams if self._streams.owns(scope["path"]) else self._chats)(scope, receive, answering)
         elif scope["path"] not in OPEN_PATHS and not self._admitted(headers, scope["query_string"]):
             await _answer(send, 401, "no valid API key was given", list(verdict.cors))
         else:

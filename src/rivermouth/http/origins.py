@@ -47,12 +47,12 @@ class Origins:
     def judge(self, method: str, headers: list[Header]) -> Verdict:
         """What to do with a request that carries these headers."""
         host = get(headers, b"host")
-        if host is not None and not self._knows_host(_name_of(host)):
+        if host is not None and not self._knows_host(name_of_host(host)):
             return Verdict(MISDIRECTED, f"this server does not answer for the host {host[:100]!r}")
         origin = get(headers, b"origin")
         if origin is None:
             return Verdict()
-        own = host is not None and _authority(origin) == host.lower()
+        own = host is not None and authority(origin) == host.lower()
         listed = own or self._lists_origin(origin)
         if not listed and not self._keyed:
             return Verdict(FORBIDDEN, "this origin is not allowed to call this server (http.allowed_origins)")
@@ -88,7 +88,7 @@ def _is_address(name: str) -> bool:
     return True
 
 
-def _name_of(host: str) -> str:
+def name_of_host(host: str) -> str:
     """The host without its port, lower-case."""
     host = host.strip().lower()
     if host.startswith("["):
@@ -96,7 +96,7 @@ def _name_of(host: str) -> str:
     return host.rpartition(":")[0] if host.count(":") == 1 else host
 
 
-def _authority(origin: str) -> str:
+def authority(origin: str) -> str:
     """The host and port of an origin; "" for what is none."""
     try:
         return urlsplit(origin).netloc.lower()

@@ -12,15 +12,23 @@ from rivermouth.compose import Ids, Services
 from rivermouth.config import Config
 from rivermouth.dialects import discover
 from rivermouth.dialects.dialect import FINISH_EVERY, ROLE_EVERY, ROLE_WITH_CONTENT, Dialect, Surface
+from rivermouth.http.api.accounts import Rules, account_routes
+from rivermouth.http.api.bodies import WholeBodies
+from rivermouth.http.api.chats import chat_app, chat_routes
 from rivermouth.http.api.health import platform
 from rivermouth.http.app import App
+from rivermouth.http.chats import ChatStreams
 from rivermouth.http.dataplane import DataPlane
 from rivermouth.http.keys import Keys
 from rivermouth.http.lifecycle import Lifecycle
 from rivermouth.http.models import Models
 from rivermouth.http.origins import Origins
+from rivermouth.http.page import Page
+from rivermouth.http.persons import Persons
 from rivermouth.http.routes import Routes
 from rivermouth.http.server import Server
+from rivermouth.http.visitors import Proxies
+from rivermouth.loopback import is_loopback
 
 BODY_LIMIT_S = 60.0
 
@@ -55,10 +63,39 @@ def application(services: Services, lifecycle: Lifecycle, models: Models, bound:
         inflight=lambda: len(services.engine.inflight),
         metrics=services.metrics.render,
         queues=services.local.pool.queues,
+        turns=services.chat.slots,
         version=__version__,
         bases=routes.bases,
     )
-    return App(data=data, platform=rest, keys=keys, origins=origins, base_path=config.http.base_path)
+    proxies = Proxies(config.http.trusted_proxies)
+    private = all(map(is_loopback, (config.server.host, *bound))) and not proxies and not config.http.base_path
+    identity = Persons(services.accounts, keys, private=private)
+    rules = Rules(
+        open=config.accounts.signup == "open" or (config.accounts.signup is None and keys.open),
+        proxies=proxies,
+        origins=config.http.allowed_origins,
+        base_path=config.http.base_path,
+    )
+    handlers = [*chat_routes(services.chat, identity), *account_routes(services.accounts, identity, rules)]
+    streams = ChatStreams(
+        services.chat,
+        identity=identity,
+        settings=services.chat_settings,
+        lifecycle=lifecycle,
+        new_id=Ids(),
+        base_path=config.http.base_path,
+        body_limit_bytes=config.http.body_limit_bytes,
+    )
+    return App(
+        data=data,
+        streams=streams,
+        chats=WholeBodies(chat_app(handlers, __version__)),
+        page=Page(config.http.base_path),
+        platform=rest,
+        keys=keys,
+        origins=origins,
+        base_path=config.http.base_path,
+    )
 
 
 def _as_configured(dialects: dict[str, Dialect], config: Config) -> dict[str, Dialect]:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
@@ -12,19 +13,22 @@ import msgspec
 
 from rivermouth.dialects.dialect import Answer, Dialect, Operation
 from rivermouth.ir.errors import ApiError, Kind, WireError
-from rivermouth.ir.events import Error, Event, Finish
+from rivermouth.ir.events import Error, Event, Finish, TextDelta
 from rivermouth.ir.fold import unfold
 from rivermouth.ir.reply import Reply
 from rivermouth.ir.request import Request
 from rivermouth.providers.client import Response
 from rivermouth.providers.failures import Failures
 from rivermouth.providers.provider import NO_HEADERS, Batch, Onward
-from rivermouth.wire.frame import Frame
+from rivermouth.wire.frame import Frame, Reader
+from rivermouth.wire.stencil import Stencil, plain_chars
 
 DOCUMENT_CAP_BYTES: Final = 32 * 1024 * 1024
 
 _ENDS: Final = frozenset({Finish, Error})
 _LINE_END: Final = b"\n\n"
+LEARN_CAP: Final = 8
+"""How often a stream may be looked at again: one whose every frame has other framing is read whole each time."""
 
 
 class Stream:
@@ -33,7 +37,22 @@ class Stream:
     A last frame without its line end still counts when its payload is whole: JSON that was cut does not parse.
     """
 
-    __slots__ = ("_complete", "_decode", "_decoder", "_failures", "_feed", "_read", "_relay", "_response", "_returned")
+    __slots__ = (
+        "_complete",
+        "_decode",
+        "_decoder",
+        "_failures",
+        "_feed",
+        "_framing",
+        "_fresh",
+        "_lessons",
+        "_plain",
+        "_read",
+        "_reader",
+        "_relay",
+        "_response",
+        "_returned",
+    )
 
     headers = NO_HEADERS
 
@@ -42,9 +61,14 @@ class Stream:
     ) -> None:
         self._response = response
         self._read = response.read
-        self._feed = dialect.reader().feed
+        self._reader: Reader = dialect.reader()
+        self._feed = self._reader.feed
         self._decoder = dialect.decoder(request)
         self._decode = self._decoder.feed
+        self._plain: Callable[[], tuple[int, Stencil] | None] | None = getattr(self._decoder, "plain", None)
+        self._fresh = dialect.reader
+        self._framing: tuple[bytes, bytes] | None = None
+        self._lessons = LEARN_CAP
         self._failures = failures
         self._relay = relay
         self._complete = False
@@ -63,10 +87,40 @@ class Stream:
     def _pass_on(self, onward: Onward, data: bytes) -> bool:
         """Offer what these bytes say; `read` returns what is not taken."""
         batch = self._batch(data)
-        if onward(batch):
+        if onward.take(batch):
+            event = batch.events[0] if len(batch.events) == 1 else None
+            if type(event) is TextDelta and self._plain is not None:
+                self._straighten(onward, event.part, data)
             return True
         self._returned = batch
         return False
+
+    def _straighten(self, onward: Onward, part: int, data: bytes) -> None:
+        """What has just passed was one delta of text.  If it was one frame, others like it need not be read."""
+        found = self._plain() if self._plain is not None else None
+        if found is None or found[0] != part or self._reader.statistics()["buffered_bytes"]:
+            return
+        head, tail = stencil = found[1]
+        before, _, rest = data.partition(head)
+        text, _, after = rest.partition(tail)
+        if plain_chars(text) and self._is_frame(before, after, data, head + text + tail):
+            take = onward.plain(part, stencil)
+            if take is not None:
+                self._response.straighten(data, before + head, tail + after, take)
+
+    def _is_frame(self, before: bytes, after: bytes, data: bytes, payload: bytes) -> bool:
+        """These bytes are one frame with that payload, and so are others with the same around another payload."""
+        if self._framing == (before, after) and data == before + payload + after:
+            return True
+        if self._lessons == 0:
+            return False
+        self._lessons -= 1
+        reader = self._fresh()
+        frames = reader.feed(data)
+        if len(frames) != 1 or frames[0].data != payload or reader.statistics()["buffered_bytes"]:
+            return False
+        self._framing = (before, after)
+        return data == before + payload + after
 
     def _batch(self, data: bytes) -> Batch:
         """What these bytes say."""

@@ -48,6 +48,14 @@ class Response(Protocol):
         """
         ...
 
+    def straighten(self, data: bytes, head: bytes, tail: bytes, take: Callable[[bytes], bool]) -> None:
+        """`onward` has just taken `data`: what comes next may be given to `take` instead, freed of these ends.
+
+        It is given only what arrives as `data` did, in one piece with nothing around it, begins with `head` and ends
+        with `tail`.  What `take` says False to, and everything else, goes to `onward` as before.
+        """
+        ...
+
     async def close(self, *, complete: bool) -> None:
         """Keep the connection if the answer is `complete` and its body ends; else close the socket.  Idempotent."""
         ...
@@ -157,6 +165,9 @@ class AiohttpResponse:
             return await self._readany() or None
         except (aiohttp.ClientError, OSError) as error:
             return self._last_words(error)
+
+    def straighten(self, data: bytes, head: bytes, tail: bytes, take: Callable[[bytes], bool]) -> None:
+        """This one gives nothing to `onward`."""
 
     async def close(self, *, complete: bool) -> None:
         content = self._content

@@ -38,6 +38,8 @@ INFLATED_CAP_BYTES: Final = 1024 * 1024
 """What one read may make of compressed bytes at a time; the rest follows in the next read."""
 ZLIB_OR_GZIP: Final = zlib.MAX_WBITS | 32
 INTERIM: Final = range(100, 200)
+SIZE_DIGITS: Final = 10
+"""Where the line with a chunk's size has ended, or the chunk goes the long way."""
 ENCODINGS: Final = frozenset({"gzip", "deflate", "x-gzip"})
 
 
@@ -50,6 +52,8 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport
         self._waiter: asyncio.Future[bool] | None = None
         self._onward: Callable[[bytes], bool] | None = None
+        self._way: Callable[[bytes], bool] | None = None
+        self._raw = b""
         self._parser: httptools.HttpResponseParser
         self._parts: list[bytes] = []
         self._size = 0
@@ -71,6 +75,11 @@ class Connection(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is one in all but its base class
 
     def data_received(self, data: bytes) -> None:
+        way = self._way
+        if way is not None:
+            if way(data):
+                return
+            self._way = None
         if self.ended:  # bytes that nobody asked for: the connection is not to be trusted
             self.keep = False
             self._transport.close()
@@ -85,8 +94,10 @@ class Connection(asyncio.Protocol):
             self._fruitless = 0
         elif not self.ended:
             self._without_body(len(data))
-        if self._onward is not None and self._parts and self._pass_on(self._onward):
-            return
+        if self._onward is not None and self._parts:
+            self._raw = data
+            if self._pass_on(self._onward):
+                return
         if self._size > HIGH_BYTES and not self._paused:
             self._paused = True
             self._transport.pause_reading()
@@ -140,6 +151,7 @@ class Connection(asyncio.Protocol):
         """Write a request; the connection must be fresh or from the pool."""
         self._parser = httptools.HttpResponseParser(self)
         self.status, self.headers, self._head_size, self._fruitless = 0, {}, 0, 0
+        self._way, self._raw = None, b""
         self.ended = self.heard = self.keep = False
         self._transport.write(head + body if body is not None else head)
 
@@ -188,6 +200,34 @@ class Connection(asyncio.Protocol):
     def drop(self) -> None:
         """Close the socket at once; what was not sent is not sent any more."""
         self._transport.abort()
+
+    def straighten(self, data: bytes, head: bytes, tail: bytes, take: Callable[[bytes], bool]) -> None:
+        """See `client.Response`.  The way is there until the next bytes that do not fit it.
+
+        The parser has to stand between two chunks, since it does not see those that go this way.
+        """
+        raw = self._raw
+        if raw != b"%x\r\n%b\r\n" % (len(data), data):
+            return
+        tail += b"\r\n"
+        ends = len(head) + len(tail)
+
+        def way(raw: bytes) -> bool:
+            size = raw.find(b"\r\n", 1, SIZE_DIGITS) + 2
+            if not raw.startswith(head, size) or not raw.endswith(tail) or len(raw) <= size + ends:
+                return False
+            if raw[:size] != b"%x\r\n" % (len(raw) - size - 2):
+                return False
+            waiter = self._waiter
+            if waiter is None or waiter.done():
+                return False
+            try:
+                return take(raw[size + len(head) : -len(tail)])
+            except Exception as error:  # it is the reader's, and raised where it reads
+                waiter.set_exception(error)
+                return True
+
+        self._way = way
 
     async def _wait(self) -> bool:
         """Until something has happened; True when `onward` wants no more."""
@@ -355,6 +395,10 @@ class LeanResponse:
                 raise self._failure(Kind.UPSTREAM, "malformed answer: not HTTP") from None
             text = "the connection to the upstream was cut in the middle of its answer"
             raise self._failure(Kind.TRUNCATED, text) from None
+
+    def straighten(self, data: bytes, head: bytes, tail: bytes, take: Callable[[bytes], bool]) -> None:
+        if self._inflate is None:
+            self._connection.straighten(data, head, tail, take)
 
     async def close(self, *, complete: bool) -> None:
         if self._closed:

@@ -14,6 +14,7 @@ from rivermouth.ir.events import Event
 from rivermouth.ir.reply import EmbedReply, ModelInfo
 from rivermouth.ir.request import EmbedRequest, Request
 from rivermouth.wire.frame import Frame
+from rivermouth.wire.stencil import Stencil
 
 
 class Batch(NamedTuple):
@@ -28,8 +29,20 @@ class Batch(NamedTuple):
     body: bytes | None = None
 
 
-Onward = Callable[[Batch], bool]
-"""Takes a batch where it arrives; False when it has to be fetched instead."""
+class Onward(Protocol):
+    """Takes what arrives where it arrives, while a task waits for it."""
+
+    def take(self, batch: Batch) -> bool:
+        """False when the batch has to be fetched instead."""
+        ...
+
+    def plain(self, part: int, upstream: Stencil) -> Callable[[bytes], bool] | None:
+        """After a batch that was one text delta of this part: what takes the text of further ones, untranslated.
+
+        upstream: what stands around the text in a frame.  It is called with plain text (`wire.stencil`) or any other
+        bytes, and says False when they have to go the long way; it holds until anything else is taken.
+        """
+        ...
 
 
 class Lease(Protocol):

@@ -99,6 +99,10 @@ class Catalog:
                 found.setdefault(full, msgspec.structs.replace(info, id=full))
         return list(found.values())
 
+    async def offered(self, provider: str) -> list[ModelInfo]:
+        """What one provider lists; nothing when it cannot be found out."""
+        return list((await self._listed(provider)).values())
+
     async def model(self, name: str) -> ModelInfo:
         """One of them.  Raises `ApiError` not_found."""
         if name in self._models:

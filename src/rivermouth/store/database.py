@@ -29,10 +29,7 @@ _PASSING: Final = ("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_FULL", "SQLITE_IOERR"
 
 def open_database(path: Path) -> Engine:
     """The database at `path`, made if missing (0600) and migrated to `HEAD`.  Raises `StoreError`."""
-    try:
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
-    except OSError as error:
-        raise StoreError(f"{path}: {error.strerror}") from None
+    _make(path)
     engine = _engine(path, _PRAGMAS)
     try:
         migrate(engine)
@@ -42,11 +39,35 @@ def open_database(path: Path) -> Engine:
     return engine
 
 
+def _make(path: Path) -> None:
+    """An empty file, private from the first moment, if there is none.
+
+    One that is there is not touched: who closes any descriptor of a file loses all the locks that its process has on
+    it, and SQLite's are such.  Another program that reads the database for a moment would then think that nobody else
+    has it, and remove the log that this process is writing.
+    """
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+    except FileExistsError:
+        return
+    except OSError as error:
+        raise StoreError(f"{path}: {error.strerror}") from None
+
+
 def open_reader(path: Path) -> Engine:
     """The database of a server that may be running; nothing can be written by it.  Raises `StoreError`."""
+    return _open_as_it_is(path, _READER_PRAGMAS)
+
+
+def open_beside(path: Path) -> Engine:
+    """The database of a server that runs, to be written too; it is not migrated.  Raises `StoreError`."""
+    return _open_as_it_is(path, _PRAGMAS)
+
+
+def _open_as_it_is(path: Path, pragmas: tuple[str, ...]) -> Engine:
     if not path.exists():
         raise StoreError(f"{path}: there is no database yet")
-    engine = _engine(path, _READER_PRAGMAS)
+    engine = _engine(path, pragmas)
     try:
         with engine.connect() as connection:
             found = version(connection)

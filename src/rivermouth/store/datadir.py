@@ -15,6 +15,8 @@ from typing import Final
 
 from platformdirs import user_data_path
 
+from rivermouth.store.port import StoreError
+
 ENVIRONMENT: Final = "RIVERMOUTH_DATA"
 DATABASE: Final = "rivermouth.db"
 LOCK: Final = "server.lock"
@@ -55,7 +57,10 @@ class DataDirLock:
     """Held from its making to `release`, or to the end of the process."""
 
     def __init__(self, path: Path) -> None:
-        self._fd = os.open(path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            self._fd = os.open(path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise StoreError(f"the data directory {path} cannot be written: {error.strerror}") from None
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

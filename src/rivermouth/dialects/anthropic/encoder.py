@@ -40,6 +40,7 @@ from rivermouth.ir.events import (
 from rivermouth.ir.lanes import WAITING_CAP_CHARS, said_chars
 from rivermouth.ir.media import sentence
 from rivermouth.wire import json, sse
+from rivermouth.wire.stencil import Stencil
 
 MESSAGE_STOP: Final = sse.event("message_stop", b'{"type":"message_stop"}')
 _TAIL: Final = b"}}\n\n"
@@ -123,6 +124,10 @@ class Encoder:
             self._unsent += out
             raise
         return b"".join(out)
+
+    def plain(self, part: int) -> Stencil | None:
+        """What stands around the next delta of a part of text, as long as nothing else is said."""
+        return Stencil(self._head + b'"', b'"' + _TAIL) if part == self._hot and not self._done else None
 
     def statistics(self) -> dict[str, int]:
         """`waiting_chars` (of parts that wait for an earlier one, and of arguments to be mended) and `cap_chars`."""

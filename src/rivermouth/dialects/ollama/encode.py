@@ -35,6 +35,7 @@ from rivermouth.ir.lanes import WAITING_CAP_CHARS, Lanes, Said
 from rivermouth.ir.reply import Reply, ReplyPart
 from rivermouth.ir.request import File, Image, Reasoning, Refusal, Request, Text, ToolCall
 from rivermouth.wire import json
+from rivermouth.wire.stencil import Stencil
 
 _encode: Final = json.encode
 
@@ -155,6 +156,12 @@ class Encoder:
                 self._rare(event, out)
                 if self._done:
                     break
+
+    def plain(self, part: int) -> Stencil | None:
+        """What stands around the next delta of a part of text, as long as nothing else is said."""
+        if part in self._silent or self._done:
+            return None
+        return Stencil(self._text + b'"', b'"' + self._tail)
 
     def statistics(self) -> dict[str, int]:
         """`waiting_chars` (of calls that are not yet whole, and of parts that wait for others) and `cap_chars`."""

@@ -40,6 +40,7 @@ from rivermouth.ir.events import (
 from rivermouth.ir.request import Request
 from rivermouth.wire import json
 from rivermouth.wire.frame import FRAME_CAP_BYTES, Frame
+from rivermouth.wire.stencil import Stencil
 
 NAME: Final = "openai_chat"
 CHOICES_CAP: Final = 128
@@ -108,6 +109,15 @@ class Decoder:
         if len(events) == 1 and self._lessons < LEARN_CAP and type(events[0]) in _PROSE:
             self._learn(chunk, data)
         return events
+
+    def plain(self) -> tuple[int, Stencil] | None:
+        """The part whose next delta is what fits this stencil; such a delta changes nothing here."""
+        if self._head is None or self._plain is None or self._done:
+            return None
+        choice, kind = self._plain
+        if kind is not _TEXT or choice.kind is not kind or choice.signature:
+            return None
+        return choice.part, Stencil(self._head + b'"', b'"' + self._tail)
 
     def eof(self) -> list[Event]:
         """The upstream closed.  Without `[DONE]` the answer may be cut, so it is an Error."""

@@ -29,6 +29,7 @@ from rivermouth.ir.events import (
 from rivermouth.ir.lanes import WAITING_CAP_CHARS, Lanes, Said
 from rivermouth.ir.request import Request
 from rivermouth.wire import json, sse
+from rivermouth.wire.stencil import Stencil
 
 DONE: Final = sse.data(b"[DONE]")
 PROSE: Final = frozenset({PartKind.TEXT, PartKind.REASONING, PartKind.REFUSAL})
@@ -108,6 +109,13 @@ class Encoder:
             self._unsent += out
             raise
         return b"".join(out)
+
+    def plain(self, part: int) -> Stencil | None:
+        """What stands around the next delta of a part of text, as long as nothing else is said."""
+        head = self._heads.get(part)
+        if head is None or part not in self._parts or self._done:
+            return None
+        return Stencil(head + b'"', b'"' + self._tail)
 
     def statistics(self) -> dict[str, int]:
         """`waiting_chars` (of prose that waits for other prose, and of calls that are sent whole) and `cap_chars`."""

@@ -19,6 +19,7 @@ from rivermouth.ir.errors import ApiError
 from rivermouth.ir.events import ArgsDelta, Error, Event, Finish, ReasoningDelta, TextDelta
 from rivermouth.wire import json, sse
 from rivermouth.wire.frame import Frame
+from rivermouth.wire.stencil import Stencil
 
 _PLAIN: Final = frozenset({TextDelta, ReasoningDelta, ArgsDelta})
 _NULL_USAGE: Final = b',"usage":null'
@@ -68,6 +69,13 @@ class Relay:
         if not data or data.startswith(b"[DONE]"):
             return b""
         return self._whole(data)
+
+    def plain(self, part: int, upstream: Stencil) -> Stencil | None:
+        """What stands around the next delta, given what stands around it in the upstream's frame."""
+        if self._head is None or self._done or upstream != (self._head + b'"', b'"' + self._tail):
+            return None
+        before, after = self._edited
+        return Stencil(before + b'"', b'"' + after)
 
     def fail(self, error: ApiError) -> bytes:
         """The in-stream error.  A finish chunk that is held is dropped: the end it told of did not come (F10)."""

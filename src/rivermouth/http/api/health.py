@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from litestar import Litestar, MediaType, Request, Response, get, route
@@ -10,12 +10,14 @@ from litestar.exceptions import MethodNotAllowedException, NotFoundException
 from litestar.openapi import OpenAPIConfig
 from litestar.openapi.plugins import JsonRenderPlugin
 
+from rivermouth.chat.slots import Slots
 from rivermouth.http.envelope import envelope
 from rivermouth.http.lifecycle import Lifecycle
 from rivermouth.local.places import Queue
 from rivermouth.observe import CONTENT_TYPE
 
 QUEUES = "/platform/v1/queues"
+TURNS = "/platform/v1/turns"
 RUNNING = "Ollama is running"
 """The text that Ollama's clients probe for (R22)."""
 
@@ -26,17 +28,15 @@ def platform(
     inflight: Callable[[], int],
     metrics: Callable[[], bytes],
     queues: Callable[[], list[Queue]],
+    turns: Callable[[], Awaitable[Slots]],
     version: str,
     bases: str = "",
 ) -> Litestar:
     """The application for every path that is not the data plane's.  bases: said where one is asked for that is not."""
 
     @route("/", http_method=["GET", "HEAD"], media_type=MediaType.TEXT, sync_to_thread=False)
-    def root(request: Request[Any, Any, Any]) -> Response[str]:
-        """A browser is told what this is; anything else gets the text that it probes for."""
-        if "text/html" in request.headers.get("accept", ""):
-            text = f"Rivermouth {version} is running. Point an SDK at this address; /health tells how it is.\n"
-            return Response(text, media_type=MediaType.TEXT)
+    def root() -> Response[str]:
+        """The text that clients probe for.  A browser never comes here: it gets the page."""
         return Response(RUNNING, media_type=MediaType.TEXT)
 
     @get("/health", sync_to_thread=False)
@@ -56,6 +56,11 @@ def platform(
         """The local models that are loaded or wanted, each device for itself: calls that run, and each that waits."""
         return Response({"queues": queues()})
 
+    @get(TURNS)
+    async def slots() -> Response[Slots]:
+        """The chats that are written or followed: the newest frame of each, and how many follow it."""
+        return Response(await turns())
+
     def unknown(request: Request[Any, Any, Any], error: NotFoundException) -> Response[bytes]:
         """The commonest mistake is a base URL without its /v1."""
         path = request.scope["path"][:200]
@@ -68,7 +73,7 @@ def platform(
         return Response(body, media_type=MediaType.JSON, status_code=405, headers=error.headers)
 
     return Litestar(
-        route_handlers=[root, health, prometheus, waiting],
+        route_handlers=[root, health, prometheus, waiting, slots],
         exception_handlers={NotFoundException: unknown, MethodNotAllowedException: untaken},
         openapi_config=OpenAPIConfig(
             title="Rivermouth", version=version, path="/schema", render_plugins=[JsonRenderPlugin()]

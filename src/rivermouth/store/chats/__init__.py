@@ -1,0 +1,1 @@
+"""Chats, their turns and messages: the only truth about them.  The port, and SQLite."""
