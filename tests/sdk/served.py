@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 from rivermouth.store.datadir import DataDir
-from rivermouth.store.port import CallRecord, Status
+from rivermouth.store.port import CallFilter, CallRecord, Status
 from rivermouth.store.sqlite import SqliteCallStore
 from tests.running import Running
 
@@ -29,7 +29,9 @@ def until(ask: Callable[[], T | None], what: str) -> T:
 
 
 class Served:
-    """One running server."""
+    """One running server.  since_ns: when the test that runs began; `conftest` sets it."""
+
+    since_ns = 0
 
     def __init__(self, running: Running) -> None:
         self.url = running.url
@@ -63,8 +65,13 @@ class Served:
         return until(final, f"the record of {call_id} is final")
 
     def last_record(self) -> CallRecord:
-        """The record of the newest call."""
-        return self.record(self._store.list(1)[0].id)
+        """The record of the newest call of this test, whose row may still be on its way to the store."""
+
+        def newest() -> str | None:
+            found = self._store.list(1, CallFilter(since_ns=Served.since_ns))
+            return found[0].id if found else None
+
+        return self.record(until(newest, "this test's call has a row"))
 
     def usage(self, model: str) -> dict[Status, int]:
         """How many calls of this "provider/model" ended how, as the sums of usage say it."""

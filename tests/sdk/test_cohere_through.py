@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 from collections.abc import Iterator
 from contextlib import closing
@@ -132,6 +133,7 @@ class TestThroughAnother:
         for server in (passing, back):
             record = server.last_record()
             assert (record.status, record.cancelled_by) == (Status.CANCELLED, "client")
+        gc.collect()
 
     def test_embeddings_and_models(self, direct: Sdks, sdks: Sdks, client: str, upstream: str) -> None:
         ask: Any = {"texts": ["river"], "input_type": "search_query", "embedding_types": ["float"]}
