@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import time
 from collections.abc import Iterator
@@ -148,3 +149,5 @@ def nothing_runs_on(request: pytest.FixtureRequest) -> Iterator[None]:
     for name in ("front", "back"):
         if name in request.fixturenames:
             request.getfixturevalue(name).idle()
+    if "cohere" in request.module.__name__:
+        gc.collect(1)

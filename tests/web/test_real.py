@@ -211,6 +211,7 @@ async def test_a_picture_is_sent_kept_and_shown(page: Any, tmp_path: Path) -> No
         assert await image.evaluate("image => image.naturalWidth") == 1
         await page.reload()
     # A picture alone is a message, and an edited message keeps its own.
+    await expect(page.get_by_role("button", name="Attach files")).to_be_visible()  # what models take is known
     await page.locator("input[type=file]").set_input_files([picture])
     await expect(page.get_by_role("button", name="Remove pixel.png")).to_be_visible()
     await chat.box.press("Enter")
