@@ -22,19 +22,23 @@ from docs.chat_page import PAGE as CHAT_PAGE
 from docs.chat_page import generate_chat
 from docs.dialect_pages import code, generate_pages, key_place, page_of, rows
 
-from rivermouth.chat.slots import Slots
 from rivermouth.cli.app import app
 from rivermouth.cli.term import MEANINGS
 from rivermouth.config.presets import PRESETS
 from rivermouth.config.schema import ConfigFile, Table
 from rivermouth.dialects import discover
 from rivermouth.http.api.health import platform
+from rivermouth.http.api.platform.app import OPEN, SUBJECTS
+from rivermouth.http.api.platform.desk import Desk
 from rivermouth.http.app import OPEN_PATHS
 from rivermouth.http.lifecycle import Lifecycle
 from rivermouth.ir.errors import ADVICE, Kind
 from rivermouth.ir.grammar import DELTAS, STREAM
 from rivermouth.local.places import Queue
 from rivermouth.observe import Metrics
+from rivermouth.observe.backlog import BacklogStatistics
+from rivermouth.observe.call_lines import FIELDS
+from rivermouth.observe.span_attributes import ATTEMPT, CALL
 from rivermouth.providers.quirks import QUIRKS
 from rivermouth.providers.scripted import PERSONAS
 from rivermouth.providers.scripted.embedding import DIMENSIONS
@@ -82,6 +86,24 @@ HEADERS: Final[dict[str, tuple[str, str]]] = {
     ),
     "x-npu-proxy-token-count": ("the local engine", "Tokens of the prompt, as the engine counted them."),
     "retry-after": ("errors", "Whole seconds until another try makes sense, where that is known."),
+    "x-ratelimit-limit-requests": ("OpenAI, a key with limits", "Calls that the key may begin in a minute."),
+    "x-ratelimit-remaining-requests": ("OpenAI, a key with limits", "How many of them are left."),
+    "x-ratelimit-reset-requests": ("OpenAI, a key with limits", "When all of them are there again, as in `17s`."),
+    "x-ratelimit-limit-tokens": ("OpenAI, a key with limits", "Tokens that the key may have in a minute."),
+    "x-ratelimit-remaining-tokens": ("OpenAI, a key with limits", "How many of them are left."),
+    "x-ratelimit-reset-tokens": ("OpenAI, a key with limits", "When all of them are there again, as in `1m1s`."),
+    "anthropic-ratelimit-requests-limit": ("Anthropic, a key with limits", "Calls that the key may begin in a minute."),
+    "anthropic-ratelimit-requests-remaining": ("Anthropic, a key with limits", "How many of them are left."),
+    "anthropic-ratelimit-requests-reset": (
+        "Anthropic, a key with limits",
+        "The moment at which all of them are there again, in RFC 3339.",
+    ),
+    "anthropic-ratelimit-tokens-limit": ("Anthropic, a key with limits", "Tokens that the key may have in a minute."),
+    "anthropic-ratelimit-tokens-remaining": ("Anthropic, a key with limits", "How many of them are left."),
+    "anthropic-ratelimit-tokens-reset": (
+        "Anthropic, a key with limits",
+        "The moment at which all of them are there again, in RFC 3339.",
+    ),
     "x-should-retry": ("errors of OpenAI and Anthropic", "`true` or `false`, for their SDKs."),
     "x-amzn-errortype": ("errors of Bedrock", "The name of the exception that its SDK raises."),
     "location": ("`/stream` of a chat", "Where the chat can be followed."),
@@ -119,6 +141,19 @@ ENVIRONMENT: Final[dict[str, str]] = {
     "HF_ENDPOINT": "Another hub than huggingface.co, as in `https://hub.example`.",
     "AI_STREAM_TIMEOUT": "Seconds for the whole of a chat's answer, where `chat.total_s` does not say.",
     "AI_STREAM_IDLE_TIMEOUT": "Seconds for each piece of it, where `chat.idle_s` does not say.",
+    "OTEL_TRACES_EXPORTER": "`otlp`: traces are on, where the file does not say and the extra `otel` is installed.",
+    "OTEL_SDK_DISABLED": "`true`: traces are off, whatever the file says.",
+    "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL, OTEL_EXPORTER_OTLP_PROTOCOL": "`http/protobuf`; no other is spoken.",
+    "OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_EXPORTER_OTLP_HEADERS": (
+        "Where the collector of traces is, and what else it is sent; as all variables of OpenTelemetry's SDK and of its"
+        " exporter over HTTP."
+    ),
+    "OTEL_TRACES_SAMPLER, OTEL_TRACES_SAMPLER_ARG": "Which calls are traced: all, unless their client's trace is not.",
+    "OTEL_SERVICE_NAME, OTEL_RESOURCE_ATTRIBUTES": "What spans say of this service; `rivermouth` is its name.",
+    "OTEL_BSP_MAX_QUEUE_SIZE": "How many ended calls may wait to be exported, 2048; the next one is dropped.",
+    "OTEL_BSP_MAX_EXPORT_BATCH_SIZE": "How many of them are exported at once, 512.",
+    "OTEL_BSP_SCHEDULE_DELAY": "How long the first of them waits for others, 5000 ms.",
+    "NOTIFY_SOCKET": "Where a supervisor wants to be told of start, reload and stop, as systemd has it.",
     "NO_COLOR": "Set: the terminal gets no faint text.",
     "TERM": "`dumb`: the same.",
 }
@@ -171,22 +206,30 @@ def dialects_page() -> list[str]:
 
 def own_routes_page() -> list[str]:
     """The routes that belong to no dialect."""
-    served = platform(lifecycle=Lifecycle(), inflight=lambda: 0, metrics=bytes, queues=list, turns=nobody, version="")
-    lines = ["## Routes of the server itself", ""]
-    cells = []
-    for route in served.routes:
-        for handler in getattr(route, "route_handlers", ()):
-            says = " ".join((handler.fn.__doc__ or "").split())
-            if handler.fn.__module__ == platform.__module__:
-                methods = ", ".join(sorted(handler.http_methods - {"OPTIONS"}))
-                cells.append((code(f"{methods} {route.path}"), says, "" if route.path in OPEN_PATHS else "yes"))
-    cells.append((code("GET /schema"), "The OpenAPI document of these routes.", "yes"))
+    rest = platform(lifecycle=Lifecycle(), inflight=lambda: 0, metrics=bytes, version="")
+    found = [h for route in rest.routes for h in getattr(route, "route_handlers", ())]
+    handlers = [h for h in found if h.fn.__module__ == platform.__module__]
+    desk = Desk(**dict.fromkeys(Desk.__struct_fields__))  # nobody is asked: only what they say of themselves counts
+    handlers += [handler for subject in SUBJECTS for handler in subject.routes(desk)]
+    lines = [
+        "## Routes of the server itself",
+        "",
+        "What those under `/platform` answer is in [platform.md](platform.md).",
+        "",
+    ]
+    cells = [
+        (code(f"{method} {path.replace(':str}', '}')}"), " ".join((h.fn.__doc__ or "").split()), _asks_for_key(path))
+        for h in handlers
+        for path in sorted(h.paths)
+        for method in [", ".join(sorted(h.http_methods - {"OPTIONS"}))]
+    ]
+    cells.append((code("GET /schema"), "The OpenAPI document of the routes outside `/platform`.", "yes"))
+    cells += [(code(f"GET {path}"), "The description of the routes under `/platform`.", "") for path in sorted(OPEN)]
     return lines + rows(("Route", "What it answers", "Asks for a key, if there are any"), sorted(cells))
 
 
-async def nobody() -> Slots:
-    """Never asked."""
-    return Slots("", [])
+def _asks_for_key(path: str) -> str:
+    return "" if path in OPEN_PATHS else "yes"
 
 
 def headers_page() -> list[str]:
@@ -285,10 +328,11 @@ def inner_table(of: Any) -> tuple[type[Table], bool] | None:
 
 
 def meanings(table: type[Table]) -> dict[str, str]:
-    """What the string behind each field says of it."""
+    """What the string behind each field says of it, also where a table takes fields over from another."""
+    (base,) = table.__bases__
+    found = meanings(base) if base is not Table else {}
     (definition,) = ast.parse(textwrap.dedent(inspect.getsource(table))).body
     assert isinstance(definition, ast.ClassDef)
-    found = {}
     for field, behind in pairwise(definition.body):
         if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(behind, ast.Expr):
             found[field.target.id] = " ".join(ast.literal_eval(behind.value).split())
@@ -427,6 +471,8 @@ def metrics_page() -> list[str]:
     metrics = Metrics(process=False)
     metrics.ended(EVERYTHING)  # labels show only where something was counted
     metrics.queues_from(lambda: (Queue(model="", device="CPU", slots=1, active=0, waiting=()),))
+    metrics.backlog_from("records", lambda: BacklogStatistics(0, 0, 0))
+    metrics.spans_from(lambda: {"exported": 0})
     metrics.chat.ended("completed")
     text = metrics.render().decode("utf-8")
     kinds = dict(re.findall(r"^# TYPE (\S+) (\w+)$", text, re.MULTILINE))
@@ -445,6 +491,15 @@ def metrics_page() -> list[str]:
     return lines + rows(("Metric", "Kind", "Labels", "What it counts"), cells)
 
 
+def telemetry_page() -> list[str]:
+    """What the log says of a call, and what its spans do."""
+    lines = ["## The line of a call", "", "`call.ended` in the log; what is not known is left out.", ""]
+    lines += [", ".join(map(code, FIELDS)) + ".", ""]
+    lines += ["## Attributes of spans", "", "No prompt, no answer and no message is among them.", ""]
+    cells = (("A call", CALL), ("An attempt", (*ATTEMPT, "server.address", "server.port")))
+    return lines + rows(("Span", "Attributes"), ((span, ", ".join(map(code, names))) for span, names in cells))
+
+
 def label_names(labels: str) -> list[str]:
     """The names in `a="1",le="2"`; a histogram's own `le` is not one of ours."""
     return [name for name in re.findall(r"(\w+)=", labels) if name != "le"]
@@ -459,12 +514,18 @@ EVERYTHING: Final = CallRecord(
     model_asked="",
     status=Status.FAILED,
     kind=Kind.INTERNAL,
+    stream=True,
     input_tokens=1,
     output_tokens=1,
-    chunks=1,
+    chunks=2,
     first_token_ns=1,
     ended_ns=2,
-    attempts=(AttemptRecord(number=1, endpoint_id="", provider="", model="", outcome=Outcome.FAILED),),
+    price_nano=1,
+    price_currency="EUR",
+    attempts=tuple(
+        AttemptRecord(number=number, endpoint_id=name, provider="", model="", outcome=Outcome.FAILED)
+        for number, name in enumerate(("one", "one", "other"), 1)
+    ),
 )
 """A call that touches every metric."""
 
@@ -472,7 +533,7 @@ EVERYTHING: Final = CallRecord(
 def generate() -> str:
     """The whole page."""
     lines = [HEAD, *dialects_page(), *own_routes_page(), *headers_page(), *grammar_page(), *errors_page()]
-    lines += settings_page() + scripted_page() + commands_page() + metrics_page()
+    lines += settings_page() + scripted_page() + commands_page() + metrics_page() + telemetry_page()
     return "\n".join(lines).rstrip() + "\n"
 
 

@@ -80,18 +80,17 @@ def running(
     scripted: bool = True,
     env: dict[str, str] | None = None,
     module: str = "rivermouth",
+    program: Path | None = None,
 ) -> Iterator[Running]:
     """`rivermouth serve` with this configuration; its data is in `folder`/data, also that of a server before.
 
-    module: what is run instead of the package, with the same command line.
+    module: what is run instead of the package, with the same command line.  program: what is run instead of a module.
     """
     file = folder / "rivermouth.toml"
     file.write_text(config, encoding="utf-8")
     data = folder / "data"
     command = [
-        sys.executable,
-        "-m",
-        module,
+        *([str(program)] if program is not None else [sys.executable, "-m", module]),
         "serve",
         "--config",
         str(file),
@@ -120,5 +119,5 @@ def running(
 
 def _environment() -> dict[str, str]:
     """Ours without anybody's provider keys and proxies: what a test does not say must not matter."""
-    unwanted = re.compile(r".*(_API_KEY|_BASE_URL|_PROXY|_proxy)$|OLLAMA_HOST|RIVERMOUTH_.*")
+    unwanted = re.compile(r".*(_API_KEY|_BASE_URL|_PROXY|_proxy)$|OLLAMA_HOST|RIVERMOUTH_.*|OTEL_.*")
     return {k: v for k, v in os.environ.items() if not unwanted.fullmatch(k)}

@@ -22,6 +22,7 @@ from tests.test_docs import PAGES, fenced
 HERE = "127.0.0.1:8080"
 CHAT = DOCS / "chat.md"
 ACCOUNTS = DOCS / "accounts.md"
+PLATFORM = DOCS / "platform.md"
 README = ROOT / "README.md"
 ENDS = {"/stream": b'"event":"done"', "/events": b'"event":"caught_up"'}
 
@@ -89,7 +90,7 @@ pytestmark = pytest.mark.timeout(START_S + 30)
 
 
 def test_every_page_that_shows_one_is_tried_here() -> None:
-    assert {page for page in PAGES if shown(page)} == {README, CHAT, ACCOUNTS}
+    assert {page for page in PAGES if shown(page)} == {README, CHAT, ACCOUNTS, PLATFORM}
 
 
 def test_each_does_what_its_page_says(tmp_path: Path) -> None:
@@ -100,6 +101,8 @@ def test_each_does_what_its_page_says(tmp_path: Path) -> None:
         answers = tried(server, README)
         assert [status for _, status, _ in answers] == [201, 200, 200]
         assert b"You said: " in answers[-1][2]
+        for line, status, body in tried(server, PLATFORM):
+            assert (status, json.decode(body)["data"]) == (200, []), line
         with Wire(server.port, "POST", "/api/auth/signup", {"name": "anna", "password": "correct horse"}) as wire:
             assert wire.status == 201, wire.read()
         for line, status, body in tried(server, ACCOUNTS):

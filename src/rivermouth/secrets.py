@@ -18,7 +18,7 @@ SHORTEST_MASKED: Final = 6
 
 _LOOKS_SECRET: Final = (
     re.compile(r"(?i)\b(bearer|basic)\s+(?=[^\s,;]*[\d._=-])[A-Za-z0-9._~+/=-]{6,}"),
-    re.compile(r"\b(sk|pk|gsk|rk|xai|hf)[-_][A-Za-z0-9_*-]{6,}"),
+    re.compile(r"\b(sk|pk|gsk|rk|xai|hf|rmk)[-_][A-Za-z0-9_*-]{6,}"),
     re.compile(r"\bAIza[A-Za-z0-9_-]{10,}"),
     re.compile(r"(?i)(?<=[?&]key=)[^&\s]+"),
 )

@@ -27,6 +27,15 @@ def test_a_good_try_does_not_count() -> None:
     assert [tries.take("a", 0.0) for _ in range(3)] == [0, 0, 5.0]
 
 
+def test_another_limit_holds_from_now_on() -> None:
+    tries = Tries(2, 10.0)
+    assert [tries.take("a", 0.0) for _ in range(3)] == [0, 0, 5.0]
+    tries.allow(4, 10.0)
+    assert [tries.take("b", 0.0) for _ in range(5)] == [0, 0, 0, 0, 2.5]
+    tries.allow(1, 100.0)
+    assert [tries.take("c", 0.0), tries.take("c", 0.0)] == [0, 100.0]
+
+
 @given(
     tries=st.integers(1, 9),
     steps=st.lists(st.tuples(st.sampled_from("abc"), st.floats(0, 40)), max_size=80),

@@ -13,6 +13,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+from rivermouth.chat.identity import Identity
 from rivermouth.http.chats import ChatStreams
 from rivermouth.http.lifecycle import Lifecycle
 from rivermouth.log.port import ZERO, FrameId
@@ -30,10 +31,10 @@ class Always:
 
 
 class Front:
-    def __init__(self, lab: ChatLab) -> None:
+    def __init__(self, lab: ChatLab, identity: Identity | None = None) -> None:
         self.streams = ChatStreams(
             lab.service,
-            identity=Always(),
+            identity=identity or Always(),
             settings=lab.ports.settings,
             lifecycle=Lifecycle(),
             new_id=lab.ports.new_id,

@@ -45,7 +45,7 @@ from rivermouth.routing.health import Health
 from rivermouth.store.chats.port import ChatStore, Message, Turn
 from rivermouth.store.chats.sqlite import SqliteChatStore
 from rivermouth.store.database import open_database
-from rivermouth.store.port import CallRecord, Status
+from rivermouth.store.port import CallRecord, CallText, Status
 from rivermouth.wire import json
 from tests.engine.jumping import JumpingLoop
 
@@ -83,7 +83,7 @@ class FakeRecorder:
     def checkpoint(self, *_: Any, **__: Any) -> None:
         """Nobody asks for it here."""
 
-    def close(self, record: CallRecord) -> None:
+    def close(self, record: CallRecord, text: CallText | None = None) -> None:
         self.closed.append(record)
 
 

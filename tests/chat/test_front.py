@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rivermouth.http.protocol import HANG_UP, WRITE
+from rivermouth.ir.errors import ApiError, Kind
 from rivermouth.log.port import FrameId, Page
 from rivermouth.wire import json
 from tests.chat.front import Front
-from tests.chat.lab import ChatLab, read_frames, run, tokens, with_settings
+from tests.chat.lab import PERSON, ChatLab, read_frames, run, tokens, with_settings
 
 
 class Connection:
@@ -114,3 +116,42 @@ def test_a_client_that_takes_nothing_for_long_is_cut_off_and_its_answer_goes_on(
         assert tokens(read_frames(client.said)) == "one "
 
     run(story, tmp_path, settings=with_settings(stop_on_disconnect=stops))
+
+
+class Until:
+    """The port `Identity`: the lab's person, until something says otherwise."""
+
+    def __init__(self) -> None:
+        self.otherwise: ApiError | str | None = None
+
+    async def identify(self, headers: Sequence[tuple[bytes, bytes]]) -> str:
+        if isinstance(self.otherwise, ApiError):
+            raise self.otherwise
+        return self.otherwise or PERSON
+
+
+@pytest.mark.parametrize(
+    ("otherwise", "goes_on"),
+    [
+        (ApiError(Kind.AUTHENTICATION, "the session has ended"), False),
+        (ApiError(Kind.PERMISSION, "the key has no chats any more"), False),
+        ("somebody else", False),
+        (ApiError(Kind.OVERLOADED, "not now"), True),
+        (None, True),
+    ],
+    ids=["signed out", "bound", "another", "unknown", "the same"],
+)
+def test_who_follows_is_asked_again_who_they_are(tmp_path: Path, otherwise: ApiError | str | None, goes_on: bool):
+    async def story(lab: ChatLab) -> None:
+        chat_id, identity = await lab.new_chat(), Until()
+        following = asyncio.create_task(Front(lab, identity).events(chat_id, until=b"secret"))
+        await asyncio.sleep(1.0)
+        identity.otherwise = otherwise
+        await asyncio.sleep(2 * lab.ports.settings.keep_alive_s)
+        assert following.done() is not goes_on
+        await lab.submit(chat_id=chat_id)
+        (await lab.model.asked()).say("secret")
+        await asyncio.sleep(1.0)
+        assert (b"secret" in await following) is goes_on
+
+    run(story, tmp_path)

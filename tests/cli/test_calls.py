@@ -25,7 +25,7 @@ def recorded(data_dir: Path) -> Path:
     )
     failed = ended(
         opened(3, model_asked="\x1b[2Jevil"), Status.FAILED, kind=Kind.TIMEOUT, message="no first token in 60 s",
-        model_used=None, input_tokens=None, output_tokens=None, price_amount=None, price_currency=None,
+        model_used=None, input_tokens=None, output_tokens=None, price_nano=None, price_currency=None,
         attempts=(attempt(1, outcome=Outcome.FAILED, kind=Kind.TIMEOUT, output_tokens=None),),
     )  # fmt: skip
     store = SqliteCallStore.open(data_dir / "rivermouth.db")
@@ -66,6 +66,21 @@ def test_a_clients_model_name_cannot_steer_the_terminal(cli: Cli, recorded: Path
 def test_calls_are_chosen(cli: Cli, recorded: Path, options: tuple[str, ...], numbers: list[int]) -> None:
     found = json.decode(cli("calls", *options, "--json").out.encode())
     assert [call["id"] for call in found] == [opened(number).id for number in numbers]
+
+
+def test_what_is_over_is_purged(cli: Cli, recorded: Path) -> None:
+    """The calls of 1970 are over by any time that can be asked for; the one that runs stays."""
+    assert "no records and no texts deleted" in cli("calls", "purge").err
+    Path("rivermouth.toml").write_text('[records]\nretention = "30d"\n', encoding="utf-8")
+    ran = cli("calls", "purge", "--json")
+    assert (ran.code, json.decode(ran.out.encode())) == (0, {"calls": 3, "texts": 0})
+    assert [call["status"] for call in json.decode(cli("calls", "--json").out.encode())] == ["open"]
+
+
+def test_there_is_nothing_to_purge_before_the_first_start(cli: Cli, data_dir: Path) -> None:
+    ran = cli("calls", "purge")
+    assert (ran.code, "There are no records yet" in ran.err) == (0, True)
+    assert not (data_dir / "rivermouth.db").exists()
 
 
 def test_usage_sums_by_model_and_status(cli: Cli, recorded: Path) -> None:

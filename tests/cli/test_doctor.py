@@ -36,7 +36,7 @@ def test_everything_is_asked_and_told(cli: Cli, server: Running, silent: Path) -
     assert (told["ok"], told["broken"]) == (True, [])
     facts = {finding["name"]: finding["facts"] for finding in told["findings"]}
     assert list(facts) == [
-        "version", "python", "config", "provider", "data", "disk", "lock", "records", "models", "engine",
+        "version", "python", "config", "provider", "data", "disk", "lock", "reload", "records", "models", "engine",
         "memory", "loads", "crashes", "server",
     ]  # fmt: skip
     assert facts["lock"] == {"held": True, "pid": server.process.pid}

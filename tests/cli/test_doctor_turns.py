@@ -30,6 +30,14 @@ T = TypeVar("T")
 NS = 1_000_000_000
 COLUMNS = ["SLOT", "TURN", "STATE", "GENERATION", "BEAT", "LAST", "ID", "FOLLOWERS", "AGE", "DEADLINE"]
 
+KEYED = """
+[server]
+keys = ["env:COMMON_KEY"]
+[keys.ops]
+key = "env:TEST_KEY"
+role = "admin"
+"""
+
 
 def written(data: Path, work: Callable[[Tx], T]) -> T:
     """One transaction of a store that no server has."""
@@ -195,7 +203,7 @@ def test_a_key_is_asked_for_and_the_store_is_told_without_one(
     cli: Cli, tmp_path: Path, silent: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     key = {"authorization": "Bearer river-key-1"}
-    with running(tmp_path, 'server.keys = ["env:TEST_KEY"]\n', env={"TEST_KEY": "river-key-1"}) as server:
+    with running(tmp_path, KEYED, env={"TEST_KEY": "river-key-1", "COMMON_KEY": "river-key-2"}) as server:
         where = ("--data-dir", server.data, "--config", silent)
         with Wire(server.port, "GET", doctor_turns.TURNS) as wire:
             assert wire.status == 401
@@ -203,10 +211,13 @@ def test_a_key_is_asked_for_and_the_store_is_told_without_one(
             ran = cli("doctor", "turns", *where)
             assert (ran.code, "does not tell" in ran.err) == (0, True)
             assert ran.out.splitlines()[1].split()[2] == "streaming"
+            monkeypatch.setenv("RIVERMOUTH_API_KEY", "river-key-2")
+            assert "this needs a key of the role auditor or admin" in cli("doctor", "turns", *where).err
             monkeypatch.setenv("RIVERMOUTH_API_KEY", "river-key-1")
             assert of_json(cli, *where)["turns"][0]["followers"] == 2
             monkeypatch.delenv("RIVERMOUTH_API_KEY")
             monkeypatch.setenv("TEST_KEY", "river-key-1")
+            monkeypatch.setenv("COMMON_KEY", "river-key-2")
             own = ("--data-dir", server.data, "--config", tmp_path / "rivermouth.toml")
             assert of_json(cli, *own)["turns"][0]["followers"] == 2
         client = Client(server.url, Secret("river-key-1"))

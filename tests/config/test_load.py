@@ -10,7 +10,8 @@ import msgspec
 import pytest
 
 from rivermouth.config import Config, ConfigError, default_model_doubt, load, override, parse
-from rivermouth.config.schema import ConfigFile, Duration
+from rivermouth.config.schema import ConfigFile
+from rivermouth.config.values import Duration
 from tests.engine.tls import self_signed
 
 DIALECTS = frozenset({"openai_chat", "anthropic", "ollama"})
@@ -150,7 +151,7 @@ FAULTS = {
     "in an array": ('[server]\nkeys = [\n "a",\n 1]', "rivermouth.toml:4: server.keys[1]: expected a string"),
     "a word": (
         '[routing_block]\nsend = "no"',
-        'rivermouth.toml:2: routing_block.send: expected one of "always", "never"',
+        'rivermouth.toml:2: routing_block.send: expected one of "always", "policy", "never"',
     ),
     "missing key": ('[endpoints.a]\nmodel = "m"', "rivermouth.toml:1: endpoints.a: the key provider is missing"),
     "inline table": (
@@ -161,10 +162,36 @@ FAULTS = {
         '[models."a.b"]\nendpoints = []',
         'rivermouth.toml:2: models."a.b".endpoints: expected array of length >= 1',
     ),
-    "policies": ("[policies.eu]\nregions = []", "rivermouth.toml:1: policies: not yet supported"),
-    "a model's policy": (
-        '[models.m]\nendpoints = ["local/m"]\npolicy = "eu"',
-        "rivermouth.toml:3: models.m.policy: not yet supported",
+    "no such policy of a model": (
+        '[models.m]\nendpoints = ["local/m"]\npolicy = "eu"\n[policies.eu1]',
+        "rivermouth.toml:3: models.m.policy: no policy is called eu; did you mean eu1?",
+    ),
+    "no such policy of a key": (
+        '[keys.ci]\nkey = "k"\npolicy = "eu"',
+        "rivermouth.toml:3: keys.ci.policy: no policy is called eu",
+    ),
+    "no such policy of the server": (
+        '[server]\npolicy = "eu"',
+        "rivermouth.toml:2: server.policy: no policy is called eu",
+    ),
+    "a class that has no order": (
+        '[policies.eu]\nsovereignty_min = "own"',
+        (
+            "rivermouth.toml:2: policies.eu.sovereignty_min: "
+            "sovereignty.classes, which says the order of the classes, is not set"
+        ),
+    ),
+    "a class that is none": (
+        '[sovereignty]\nclasses = ["own", "eu"]\n[endpoints.a]\nprovider = "local"\nmodel = "m"\nsovereignty = "eu-1"',
+        "rivermouth.toml:6: endpoints.a.sovereignty: eu-1 is not among sovereignty.classes; did you mean eu?",
+    ),
+    "a retention that is no time": (
+        '[policies.eu]\nretention_max = "soon"',
+        'rivermouth.toml:2: policies.eu.retention_max: must be "none" or a time as in "30d"',
+    ),
+    "a weight of what is no endpoint of the model": (
+        '[models.m]\nendpoints = ["local/m"]\nweights = { "local/n" = 2 }',
+        'rivermouth.toml:3: models.m.weights."local/n": not one of its endpoints; did you mean local/m?',
     ),
     "unset variable": (
         '[server]\nkeys = ["env:NOPE"]',
@@ -252,7 +279,7 @@ FAULTS = {
         '[server]\nhost = "0.0.0.0"',
         (
             "rivermouth.toml:2: server.host: 0.0.0.0 can be reached from other machines and no key is asked for: "
-            "set server.keys, or server.allow_open = true to leave it open to all"
+            "set server.keys or server.require_keys, or server.allow_open = true to leave it open to all"
         ),
     ),
     "syntax": ("[server\nport = 1", "rivermouth.toml:1: expected ']' at the end of a table declaration"),

@@ -25,9 +25,11 @@ from typing import Any, Final, NamedTuple, TypeVar
 import msgspec
 from structlog.testing import capture_logs
 
-from rivermouth.cli.serving import Tls, close, listening, loop_factory, serving
+from rivermouth.cli.reload import Reloader, Standing
+from rivermouth.cli.serving import Reread, Tls, close, listening, loop_factory, serving
 from rivermouth.compose import Services
-from rivermouth.config.load import parse
+from rivermouth.config import Config
+from rivermouth.config.load import load, parse
 from rivermouth.dialects import discover
 from rivermouth.http.server import Server
 from rivermouth.store.datadir import DataDir
@@ -68,11 +70,14 @@ class Lab:
         self.inside = inside
         self.log = log
         self._thread = thread
+        self.folder = data.path.parent
+        self.data_path = data.path
+        self.reloader: Reloader
         self._store = SqliteCallStore.reader(data.database)
 
     def inflight(self) -> int:
         """Calls that run now."""
-        return len(self.inside.services.engine.inflight)
+        return self.on_loop(lambda: len(list(self.inside.services.inflight())))
 
     def produced(self) -> int:
         """Characters that the running calls have got from their upstreams."""
@@ -101,6 +106,20 @@ class Lab:
     def blocked(self) -> bool:
         """Some client does not take what is there for it."""
         return self.on_loop(lambda: any(c.flow.write_paused for c in self.inside.server.server_state.connections))
+
+    async def reload(self, config: str) -> Standing:
+        """Writes another configuration into the file and has it read; how that went."""
+        (self.folder / "rivermouth.toml").write_text(config, encoding="utf-8")
+        return await self.reread()
+
+    async def reread(self) -> Standing:
+        """Has the file read as it is."""
+        await self.run(self.reloader.reload())
+        return self.reloader.state
+
+    async def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Done on the server's loop."""
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self.inside.loop))
 
     def draining(self) -> bool:
         """The server has been told to stop."""
@@ -186,25 +205,37 @@ def lab(
     env: Mapping[str, str] | None = None,
     tls: Tls | None = None,
     crashes: bool = False,
+    reloads: bool = False,
 ) -> Iterator[Lab]:
     """A server with this configuration; its data is in `folder`/data, also that of a server before.
 
     crashes: the test makes the server meet a fault of its own, which must stand in its log.
+    reloads: the configuration is in a file, and `Lab.reload` has it read again.
     """
-    made = parse(config, "rivermouth.toml", env or {}, frozenset(discover()))
-    if not made.local.devices:  # what a test shows does not depend on the machine that it runs on
-        made = msgspec.structs.replace(made, local=msgspec.structs.replace(made.local, devices=("CPU",)))
     sockets = listening([(LOOPBACK, 0)] * addresses)
     ports = [sock.getsockname()[1] for sock in sockets]
-    made = msgspec.structs.replace(made, server=msgspec.structs.replace(made.server, port=ports[0]))
+    file = folder / "rivermouth.toml"
+    if reloads:
+        file.write_text(config, encoding="utf-8")
+
+    def read() -> Config:
+        known = frozenset(discover())
+        made = load(file, env or {}, known) if reloads else parse(config, "rivermouth.toml", env or {}, known)
+        if not made.local.devices:  # what a test shows does not depend on the machine that it runs on
+            made = msgspec.structs.replace(made, local=msgspec.structs.replace(made.local, devices=("CPU",)))
+        return msgspec.structs.replace(made, server=msgspec.structs.replace(made.server, port=ports[0]))
+
+    made = read()
     data = DataDir(folder / "data")
     started: Future[Inside] = Future()
+    reloaders: list[Reloader] = []
+    reread = Reread(read, lambda config, secrets: None, reloaders.append) if reloads else None
 
     async def serve() -> None:
         def ready(server: Server, services: Services) -> None:
             started.set_result(Inside(asyncio.get_running_loop(), server, services))
 
-        await serving(made, data, sockets, ready, scripted=scripted, tls=tls)
+        await serving(made, data, sockets, ready, scripted=scripted, tls=tls, reread=reread)
 
     failed: list[BaseException] = []
     thread = threading.Thread(target=_run, args=(serve, started, failed), name="lab", daemon=True)
@@ -213,6 +244,8 @@ def lab(
         with listening_to_logs(crashes=crashes) as log:
             thread.start()
             server = Lab(ports, data, started.result(DEADLINE_S), thread, log)
+            if reloaders:
+                server.reloader = reloaders[0]
             try:
                 yield server
             finally:

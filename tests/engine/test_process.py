@@ -246,4 +246,4 @@ async def test_the_log_is_json_and_says_how_a_call_failed(process: Running, upst
         answer = await client.answer()
     told = await until(lambda: [line for line in process.log if answer.call_id in line], "the log tells of it")
     line = json.loads(told[0])
-    assert (line["event"], line["kind"], line["provider"]) == ("call.failed", "upstream", "up")
+    assert (line["event"], line["kind"], line["provider"]) == ("call.ended", "upstream", "up")

@@ -85,7 +85,7 @@ def passage(client: FakeClient, checkpoint: Callable[[Checkpoint], None]) -> Pas
     flow = Flow(
         call=call,
         sink=client,
-        line=call.ledger.begin(Endpoint(id="e", provider="p", model="m")),
+        line=call.ledger.begin(Endpoint(id="e", provider="p", model="m"), "default"),
         upstream=FakeUpstream(),
         output=output(dialect, answer, stream=True, same_dialect=False),
         answer=answer,

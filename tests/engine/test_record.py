@@ -19,7 +19,7 @@ from rivermouth.engine.record import Recorder, clean
 from rivermouth.ir.errors import ApiError, Kind
 from rivermouth.secrets import Secret
 from rivermouth.store.datadir import DataDir
-from rivermouth.store.port import LONGEST_MESSAGE, CallRecord, Checkpoint, Outcome, Status, StoreError
+from rivermouth.store.port import LONGEST_MESSAGE, CallRecord, CallText, Checkpoint, Outcome, Status, StoreError
 from rivermouth.store.sqlite import SqliteCallStore
 from tests.store.records import attempt, ended, opened
 
@@ -38,7 +38,13 @@ class FakeStore(SqliteCallStore):
         self.batches: list[tuple[int, int, int]] = []
         self.threads: set[int] = set()
 
-    def write(self, opens: Sequence[CallRecord], marks: Sequence[Checkpoint], closes: Sequence[CallRecord]) -> int:
+    def write(
+        self,
+        opens: Sequence[CallRecord],
+        marks: Sequence[Checkpoint],
+        closes: Sequence[CallRecord],
+        texts: Sequence[CallText] = (),
+    ) -> int:
         self.batches.append((len(opens), len(marks), len(closes)))
         self.threads.add(threading.get_ident())
         self.entered.release()
@@ -46,7 +52,7 @@ class FakeStore(SqliteCallStore):
         error = self.refuse()
         if error is not None:
             raise error
-        return super().write(opens, marks, closes)
+        return super().write(opens, marks, closes, texts)
 
     async def writing(self) -> None:
         """Returns when the writer's thread has entered `write` once more."""

@@ -21,13 +21,15 @@ from rivermouth.engine.deadlines import Deadlines, Limits
 from rivermouth.engine.output import output
 from rivermouth.engine.pump import Flow, pump
 from rivermouth.engine.tally import Tally
+from rivermouth.engine.transcript import Transcript
 from rivermouth.ir.events import Event
 from rivermouth.ir.request import Message, Request, Role, Text
 from rivermouth.providers.answers import Stream
 from rivermouth.providers.failures import Failures
 from rivermouth.providers.lean import Connection, LeanResponse
 from rivermouth.providers.provider import Batch
-from rivermouth.routing.endpoint import Endpoint
+from rivermouth.routing.endpoint import Candidate, Endpoint
+from rivermouth.routing.policy import DEFAULT_ID
 from rivermouth.store.port import CallRecord
 from rivermouth.wire.frame import Frame
 
@@ -41,6 +43,7 @@ WORDS: Final = (
     " the", "quick ", "brown", "fo\u00e9x", " \U0001f600", "a", "", "\n", '"', "\\", "content", "\u2028", "\x85",
     "\x7f", "\t- ", "data: ", "[DONE]", "}]}", "\ufffd", "\u0001", " jumps", " over", " it", "0", "}",
 )  # fmt: skip
+ENDPOINT = Endpoint(id="e", provider="p", model="m")
 
 
 class FakeTransport:
@@ -130,7 +133,7 @@ class Run:
         self.call = Call(
             opened=opened, dialect=self.dialect, surface=surface, route=route, request=self.request, clock_ns=lambda: 0
         )
-        self.line = self.call.ledger.begin(Endpoint(id="e", provider="p", model="m"))
+        self.line = self.call.ledger.begin(ENDPOINT, DEFAULT_ID)
 
     async def __call__(self, reads: list[bytes], slow: frozenset[int] = frozenset()) -> None:
         """slow: reads before which the client stops reading for one of them."""
@@ -218,6 +221,20 @@ def test_a_frame_a_read_says_what_the_long_way_says(client: str) -> None:
     run = run_of(client, pieces, [*map(chunk, pieces), b"0\r\n\r\n"])
     if client in STRAIGHT:
         assert run.counting.frames < 10, "most frames were never read"
+
+
+@pytest.mark.parametrize("client", sorted(STRAIGHT))
+def test_a_text_that_is_kept_is_kept_whole(client: str) -> None:
+    words = [" the", " quick", " br\u00f6wn", " fox \U0001f600", " jumps"] * 20
+    pieces = frames(words)
+    run = Run(client)
+    transcript = run.call.transcript = Transcript()
+    run.line.tally = transcript.heard(Candidate(ENDPOINT, "the only one"))
+    asyncio.run(_bounded(run([*map(chunk, pieces), b"0\r\n\r\n"])))
+    kept = transcript.text("c", 0, run.request)
+    assert kept is not None
+    assert kept.answer == "".join(words)
+    assert run.bytes == expected(client, pieces)[0]
 
 
 @pytest.mark.parametrize("client", sorted(STRAIGHT))

@@ -253,10 +253,16 @@ def test_the_cookie_is_the_pages_alone(server: Lab, browser: Browser) -> None:
     assert Browser(server).ask("GET", "/api/auth/me", Cookie=browser.cookie).error == NOT_SIGNED_IN
 
 
-@pytest.mark.parametrize("header", [("X-Forwarded-Proto", "https"), ("Origin", "https://127.0.0.1:{}")])
-def test_the_cookie_is_for_tls_alone_where_it_came_by_tls(server: Lab, header: tuple[str, str]) -> None:
-    page = Browser(server, **{header[0]: header[1].format(server.port)})
+def test_the_cookie_is_for_tls_alone_where_the_page_came_by_tls(server: Lab) -> None:
+    page = Browser(server, Origin=f"https://127.0.0.1:{server.port}")
     assert page.ask("POST", "/api/auth/guest", {}).headers["set-cookie"].endswith("; Secure")
+
+
+@pytest.mark.parametrize(("peer", "secure"), [("127.0.0.1", True), ("192.0.2.1", False)])
+def test_what_a_proxy_says_of_tls_is_believed_of_a_trusted_one(tmp_path: Path, peer: str, secure: bool) -> None:
+    with lab(tmp_path, f'[http]\ntrusted_proxies = ["{peer}"]\n') as server:
+        page = Browser(server, X_Forwarded_Proto="https")
+        assert page.ask("POST", "/api/auth/guest", {}).headers["set-cookie"].endswith("; Secure") is secure
 
 
 def test_a_token_is_renewed_by_the_cookie_which_changes_with_each_use(browser: Browser) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rivermouth.http.sink import IGNORED_CHARS
-from rivermouth.store.port import CallRecord, Checkpoint, Status, StoreError
+from rivermouth.store.port import CallRecord, CallText, Checkpoint, Status, StoreError
 from rivermouth.store.sqlite import SqliteCallStore
 from tests.engine.client import asking, connected
 from tests.engine.lab import Lab, lab
@@ -85,11 +85,15 @@ async def test_a_call_that_cannot_be_recorded_is_nobodys_fault_but_ours(
     write = SqliteCallStore.write
 
     def write_ends_only(
-        store: SqliteCallStore, opens: Sequence[CallRecord], marks: Sequence[Checkpoint], closes: Sequence[CallRecord]
+        store: SqliteCallStore,
+        opens: Sequence[CallRecord],
+        marks: Sequence[Checkpoint],
+        closes: Sequence[CallRecord],
+        texts: Sequence[CallText] = (),
     ) -> int:
         if opens:
             raise StoreError("database or disk is full", passing=True)
-        return write(store, opens, marks, closes)
+        return write(store, opens, marks, closes, texts)
 
     monkeypatch.setattr(SqliteCallStore, "write", write_ends_only)
     with lab(tmp_path, PLAIN) as server:

@@ -11,7 +11,7 @@ DEFAULTS = HttpConfig().allowed_origins
 
 
 def rules(bound: str = "127.0.0.1", *, keyed: bool = False, hosts: tuple[str, ...] = ()) -> Origins:
-    return Origins(bound=(bound,), hosts=hosts, origins=DEFAULTS, keyed=keyed)
+    return Origins(bound=(bound,), hosts=hosts, origins=DEFAULTS, keyed=lambda: keyed)
 
 
 def headers(host: str | None = "127.0.0.1:8080", origin: str | None = None, **more: str) -> list[tuple[bytes, bytes]]:

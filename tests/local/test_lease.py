@@ -12,7 +12,7 @@ import pytest
 
 from rivermouth.local.pool import Limits, SlotLease
 from rivermouth.local.router import WITHIN, Route
-from rivermouth.routing.policy import BACKOFF_MAX_S
+from rivermouth.routing.attempts import BACKOFF_MAX_S
 from rivermouth.store.port import Status
 from tests.engine.client import connected
 from tests.engine.lab import DEADLINE_S, Lab, lab, until

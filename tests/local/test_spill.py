@@ -13,7 +13,7 @@ import pytest
 
 from rivermouth.local.places import SlotLease
 from rivermouth.local.router import WITHIN, Route
-from rivermouth.routing.policy import BACKOFF_S
+from rivermouth.routing.attempts import BACKOFF_S
 from tests.engine.client import asking
 from tests.engine.lab import DEADLINE_S, Lab
 from tests.engine.place import Place, placed

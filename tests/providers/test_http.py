@@ -742,3 +742,11 @@ class TestOthers:
     async def test_closing_an_unused_provider_and_closing_twice(self) -> None:
         async with provider("http://127.0.0.1:9") as made:
             await made.close()
+
+    async def test_a_closed_provider_makes_no_connection_any_more(self) -> None:
+        """Somebody may still be about to ask: its list was wanted when a new configuration left it out."""
+        async with FakeUpstream(whole(200, JSON, b"[]")) as fake, provider(fake.url, with_embeddings()) as made:
+            await made.close()
+            with pytest.raises(ApiError) as caught:
+                await made.models()
+            assert (caught.value.kind, fake.connections) == (Kind.NETWORK, 0)

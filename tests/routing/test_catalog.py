@@ -8,7 +8,7 @@ import pytest
 
 from rivermouth.ir.errors import ApiError, Kind
 from rivermouth.ir.reply import ModelInfo
-from rivermouth.routing.catalog import LIST_FRESH_S, LIST_RETRY_S, Catalog
+from rivermouth.routing.catalog import LIST_FRESH_S, LIST_RETRY_S, Catalog, Entry
 from rivermouth.routing.endpoint import Endpoint
 
 pytestmark = pytest.mark.anyio
@@ -47,7 +47,10 @@ class Clock:
 
 def catalog(*providers: FakeLister, clock: Clock | None = None, own: tuple[str, ...] = ("local",)) -> Catalog:
     return Catalog(
-        models={"writer": (LAB_EU, Endpoint(id="b/y", provider="b", model="y")), "odd/name": (LAB_EU,)},
+        models={
+            "writer": Entry(endpoints=(LAB_EU, Endpoint(id="b/y", provider="b", model="y"))),
+            "odd/name": Entry(endpoints=(LAB_EU,)),
+        },
         endpoints=[LAB_EU],
         providers={p.name: p for p in providers},  # type: ignore[misc]
         own=tuple(o for o in own if o in {p.name for p in providers}),

@@ -1,176 +1,286 @@
-"""What happens next with a call: every branch of the decision, without a clock or a socket."""
+"""What a policy admits, in which order, and that it fails closed."""
 
 from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rivermouth.ir.errors import ApiError, Kind
-from rivermouth.routing.endpoint import Candidate, Endpoint, Plan
-from rivermouth.routing.health import COOLDOWN_MAX_S, ENTRIES_CAP, FAILURES_TO_OPEN, Health
-from rivermouth.routing.policy import BACKOFF_MAX_S, FINAL, HEALS, Failed, GiveUp, Try, next_step
+from rivermouth.config import Capability, Order, Price, Retention
+from rivermouth.ir.errors import Kind
+from rivermouth.routing.endpoint import Candidate, Endpoint, Plan, Policy
+from rivermouth.routing.policy import DEFAULT_ID, JUDGES, Needs, Refused, Selection, policy_id, select
 
-NONE: frozenset[str] = frozenset()
-
-
-def plan(*names: str) -> Plan:
-    return Plan("m", tuple(Candidate(Endpoint(id=n, provider=n, model="m"), "configured") for n in names))
+EUROS = Price(input=2.0, output=8.0, currency="EUR")
 
 
-def step(
-    names: str, failed: list[tuple[int, ApiError]], cooling: frozenset[str] = NONE, retries: int = 2
-) -> Try | GiveUp:
-    return next_step(plan(*names), [Failed(i, e) for i, e in failed], cooling, retries, left_s=600)
+def endpoint(name: str, **known: Any) -> Endpoint:
+    return Endpoint(id=name, provider=known.pop("provider", "lab"), model="m", **known)
 
 
-def error(kind: Kind, **more: object) -> ApiError:
-    return ApiError(kind, kind.value, **more)  # type: ignore[arg-type]
+def plan(*endpoints: Endpoint, order: Order = "listed", policies: tuple[Policy, ...] = (), **more: Any) -> Plan:
+    return Plan("m", tuple(Candidate(e, "configured", policies) for e in endpoints), order, **more)
 
 
-def test_the_first_candidate_is_asked_first() -> None:
-    assert step("abc", []) == Try(0)
+def chosen(
+    wanted: Plan,
+    *bound: Policy,
+    always: tuple[Policy, ...] = (),
+    needs: Needs = Needs(),  # noqa: B008
+    busy: dict[str, int] | None = None,
+    draw: Callable[[], float] = lambda: 0.5,
+) -> Selection:
+    return select(wanted, bound, always, needs=lambda: needs, busy=busy or {}, draw=draw)
 
 
-def test_a_candidate_on_a_cooldown_is_asked_last_and_still_asked() -> None:
-    assert step("ab", [], cooling=frozenset("a")) == Try(1)
-    assert step("ab", [(1, error(Kind.NETWORK))], cooling=frozenset("a")) == Try(0)
-    assert step("a", [], cooling=frozenset("a")) == Try(0)
+def ids(selection: Selection) -> list[str]:
+    return [c.endpoint.id for c in selection.candidates]
 
 
-@pytest.mark.fault("F17")
-@pytest.mark.parametrize("kind", sorted(set(Kind) - FINAL))
-def test_every_failure_before_content_moves_to_the_next_candidate_at_once(kind: Kind) -> None:
-    assert step("ab", [(0, error(kind))]) == Try(1)
+RULES: list[tuple[Policy, dict[str, Any], dict[str, Any], str]] = [
+    (Policy(id="p", regions=("eu-*",)), {"region": "EU-west"}, {"region": "us-east"}, "region is us-east, not eu-*"),
+    (Policy(id="p", classes=("own", "eu")), {"sovereignty": "eu"}, {"sovereignty": "us"}, "class is us, not own or eu"),
+    (Policy(id="p", providers=("lab*",)), {"provider": "lab2"}, {"provider": "other"}, "provider is other, not lab*"),
+    (
+        Policy(id="p", retention_max_s=86_400.0),
+        {"retention": "12h", "retention_s": 43_200.0},
+        {"retention": "30d", "retention_s": 2_592_000.0},
+        "retention is 30d, too long",
+    ),
+    (
+        Policy(id="p", price_max=EUROS),
+        {"price": EUROS},
+        {"price": Price(input=2.0, output=8.1, currency="EUR")},
+        "price for output is above the ceiling",
+    ),
+    (
+        Policy(id="p", requires=("tools", "images")),
+        {"capabilities": frozenset({"tools", "images", "audio"})},
+        {"capabilities": frozenset({"tools"})},
+        "it has no images",
+    ),
+    (
+        Policy(id="p", context_min_tokens=8000),
+        {"context_tokens": 8000},
+        {"context_tokens": 7999},
+        "context is 7999 tokens, less than 8000",
+    ),
+]
 
 
-@pytest.mark.parametrize("kind", sorted(FINAL))
-def test_what_is_not_wanted_any_more_ends_the_call(kind: Kind) -> None:
-    last = error(kind)
-    assert step("ab", [(0, last)]) == GiveUp(last)
+@pytest.mark.parametrize(("policy", "good", "bad", "reason"), RULES, ids=[rule[3] for rule in RULES])
+def test_each_rule_admits_what_keeps_it_refuses_what_does_not_and_what_says_nothing(
+    policy: Policy, good: dict[str, Any], bad: dict[str, Any], reason: str
+) -> None:
+    assert ids(chosen(plan(endpoint("bad", **bad), endpoint("good", **good)), policy)) == ["good"]
+    with pytest.raises(Refused, match=reason) as refused:
+        chosen(plan(endpoint("bad", **bad)), policy)
+    assert refused.value.kind is Kind.PERMISSION
+    assert refused.value.status == 403
+    if "provider" not in bad:
+        with pytest.raises(Refused, match="not known"):
+            chosen(plan(endpoint("silent")), policy)
 
 
-@pytest.mark.parametrize("kind", sorted(HEALS))
-def test_then_the_same_endpoint_is_asked_again_with_growing_waits(kind: Kind) -> None:
-    last = error(kind)
-    assert step("a", [(0, last)]) == Try(0, 0.5)
-    assert step("a", [(0, last)] * 2) == Try(0, 1.0)
-    assert step("a", [(0, last)] * 3) == GiveUp(last)
+def test_every_rule_is_in_the_table() -> None:
+    others = ("id", "order", "prefer", "weights", "fallback", "records_text")
+    rules = [f for f in Policy.__struct_fields__ if f not in others]
+    assert len(JUDGES) == len(rules) == len(RULES)
+    for rule in rules:
+        default = getattr(Policy(id="p"), rule)
+        assert any(getattr(policy, rule) != default for policy, *_ in RULES), rule
 
 
-@pytest.mark.parametrize("kind", [Kind.INVALID_REQUEST, Kind.TOO_LARGE])
-def test_what_one_target_cannot_do_another_may_but_nobody_is_asked_twice(kind: Kind) -> None:
-    refused = error(kind)
-    assert step("ab", [(0, refused)]) == Try(1)
-    assert step("ab", [(0, refused), (1, refused)]) == GiveUp(refused)
-    assert step("ab", [(0, refused), (1, error(Kind.NETWORK))], retries=0) == GiveUp(refused)
+def test_an_empty_list_admits_nothing() -> None:
+    for policy in (Policy(id="p", regions=()), Policy(id="p", classes=()), Policy(id="p", providers=())):
+        with pytest.raises(Refused):
+            chosen(plan(endpoint("a", region="eu", sovereignty="own")), policy)
 
 
-def test_no_retries_means_one_try_for_each_candidate() -> None:
-    last = error(Kind.UPSTREAM)
-    assert step("ab", [(0, last), (1, last)], retries=0) == GiveUp(last)
+def test_a_price_in_another_currency_is_above_any_ceiling() -> None:
+    dollars = endpoint("a", price=Price(input=0.1, output=0.1, currency="USD"))
+    with pytest.raises(Refused, match="in USD, the ceiling in EUR"):
+        chosen(plan(dollars), Policy(id="p", price_max=EUROS))
 
 
-def test_an_upstreams_retry_after_is_obeyed_or_the_call_ends() -> None:
-    assert step("a", [(0, error(Kind.RATE_LIMITED, retry_after_s=3.0))]) == Try(0, 3.0)
-    too_long = error(Kind.RATE_LIMITED, retry_after_s=BACKOFF_MAX_S + 1)
-    assert step("a", [(0, too_long)]) == GiveUp(too_long)
+def test_prices_for_different_amounts_are_compared_for_the_same() -> None:
+    small = endpoint("a", price=Price(input=0.002, output=0.008, currency="EUR", per=1000))
+    assert ids(chosen(plan(small), Policy(id="p", price_max=EUROS))) == ["a"]
 
 
-def test_a_spent_quota_does_not_heal() -> None:
-    spent = error(Kind.RATE_LIMITED, code="insufficient_quota")
-    assert step("a", [(0, spent)]) == GiveUp(spent)
+def test_a_refusal_names_each_candidate_and_why() -> None:
+    eu = Policy(id="eu", regions=("eu-*",))
+    with pytest.raises(Refused) as refused:
+        chosen(plan(endpoint("us", region="us-east"), endpoint("dark")), eu)
+    assert refused.value.code == "policy_refused"
+    assert refused.value.message == (
+        "no endpoint for 'm' is allowed: us: policy eu: its region is us-east, not eu-*; "
+        "dark: policy eu: its region is not known"
+    )
+    assert [v.candidate.endpoint.id for v in refused.value.verdicts] == ["us", "dark"]
 
 
-def test_a_target_that_used_up_its_time_is_not_asked_again_but_another_is() -> None:
-    slow = error(Kind.TIMEOUT, clock="first_token")
-    assert step("ab", [(0, slow)]) == Try(1)
-    assert step("a", [(0, slow)]) == GiveUp(slow)
-    assert step("a", [(0, error(Kind.TIMEOUT, clock="connect"))]) == Try(0, 0.5)
+def test_all_policies_hold_at_once_whoever_bound_them() -> None:
+    eu, cheap, own = (
+        Policy(id="eu", regions=("eu",)),
+        Policy(id="cheap", price_max=EUROS),
+        Policy(id="own", classes=("own",)),
+    )
+    both = endpoint("both", region="eu", price=EUROS, sovereignty="own")
+    wanted = plan(endpoint("a", region="eu"), endpoint("b", price=EUROS), both, policies=(cheap,))
+    selection = chosen(wanted, eu, always=(own,))
+    assert ids(selection) == ["both"]
+    assert policy_id(selection.candidates[0]) == "eu+cheap+own"
+    assert [bool(v.refusals) for v in selection.verdicts] == [True, True, False]
 
 
-def test_when_the_calls_own_time_is_over_nothing_is_tried() -> None:
-    over = error(Kind.TIMEOUT, clock="total")
-    assert step("ab", [(0, over)]) == GiveUp(over)
+def test_without_a_policy_the_id_is_the_default() -> None:
+    assert policy_id(chosen(plan(endpoint("a"))).candidates[0]) == DEFAULT_ID
 
 
-def test_a_wait_that_the_total_clock_would_cut_is_not_begun() -> None:
-    last = error(Kind.NETWORK)
-    assert next_step(plan("a"), [Failed(0, last)], NONE, 2, left_s=0.4) == GiveUp(last)
+def test_what_a_request_needs_goes_where_it_is_not_known_to_be_missing() -> None:
+    blind = endpoint("blind", capabilities=frozenset({"tools"}))
+    silent = endpoint("silent")
+    pictures: frozenset[Capability] = frozenset({"images"})
+    assert ids(chosen(plan(blind, silent), needs=Needs(pictures))) == ["silent"]
+    with pytest.raises(Refused, match="blind: it has no images") as refused:
+        chosen(plan(blind), needs=Needs(pictures))
+    assert (refused.value.kind, refused.value.code) == (Kind.INVALID_REQUEST, "capability_missing")
 
 
-def test_when_all_say_wait_the_client_hears_the_shortest_wait() -> None:
-    long, short = error(Kind.RATE_LIMITED, retry_after_s=60.0), error(Kind.RATE_LIMITED, retry_after_s=20.0)
-    assert step("ab", [(0, short), (1, long)]) == GiveUp(short)
+def test_a_prompt_goes_where_it_fits() -> None:
+    small, large = endpoint("small", context_tokens=100), endpoint("large", context_tokens=1000)
+    assert ids(chosen(plan(small, large), needs=Needs(tokens=101))) == ["large"]
+    with pytest.raises(Refused) as refused:
+        chosen(plan(small, large), needs=Needs(tokens=1001))
+    assert refused.value.code == "context_length_exceeded"
 
 
-ERRORS = st.builds(
-    lambda kind, wait, clock: ApiError(kind, "x", retry_after_s=wait, clock=clock if kind is Kind.TIMEOUT else None),
-    st.sampled_from(Kind),
-    st.none() | st.floats(0, 100),
-    st.sampled_from(["connect", "first_token", "idle", "total"]),
+def test_needs_are_not_asked_where_nobody_says_what_it_can() -> None:
+    def never() -> Needs:
+        raise AssertionError
+
+    assert select(plan(endpoint("a"), endpoint("b")), needs=never, busy={}, draw=never)  # type: ignore[arg-type]
+
+
+def test_the_cheapest_first_and_what_has_no_price_last() -> None:
+    prices = {"b": Price(input=1, output=2, currency="EUR"), "c": EUROS}
+    wanted = plan(*(endpoint(n, price=prices.get(n)) for n in "acb"), order="price")
+    assert ids(chosen(wanted)) == ["b", "c", "a"]
+
+
+def test_weights_are_the_chances_to_be_first_and_zero_comes_last() -> None:
+    wanted = plan(*map(endpoint, "abc"), order="weighted", weights={"a": 3.0, "b": 1.0, "c": 0.0})
+    draw = random.Random(7).random
+    firsts = Counter()  # type: Counter[str]
+    for _ in range(2000):
+        order = ids(chosen(wanted, draw=draw))
+        assert order[-1] == "c"
+        firsts[order[0]] += 1
+    assert 0.70 < firsts["a"] / 2000 < 0.80
+
+
+def test_the_least_busy_first_for_its_weight() -> None:
+    wanted = plan(*map(endpoint, "abc"), order="least_busy", weights={"b": 4.0})
+    assert ids(chosen(wanted, busy={"a": 1, "b": 4})) == ["c", "b", "a"]
+
+
+def test_who_is_equally_busy_is_drawn() -> None:
+    wanted = plan(*map(endpoint, "ab"), order="least_busy")
+    draw = random.Random(7).random
+    assert {ids(chosen(wanted, draw=draw))[0] for _ in range(50)} == {"a", "b"}
+
+
+def test_the_narrowest_order_holds_and_what_is_preferred_comes_first_in_it() -> None:
+    mine = Policy(id="mine", order="price", prefer=("z*",))
+    theirs = Policy(id="theirs", order="listed", prefer=("a",))
+    wanted = plan(
+        endpoint("a", price=EUROS), endpoint("b", price=Price(input=1, output=1, currency="EUR")), endpoint("z")
+    )
+    assert ids(chosen(wanted, mine, always=(theirs,))) == ["z", "b", "a"]
+
+
+def test_without_fallback_there_is_one() -> None:
+    selection = chosen(plan(*map(endpoint, "abc")), Policy(id="p", fallback=False))
+    assert ids(selection) == ["a"]
+    assert [v.why for v in selection.verdicts] == ["configured", "policy p: no fallback", "policy p: no fallback"]
+
+
+REGIONS = st.sampled_from([None, "eu-west", "eu-north", "us-east"])
+ENDPOINTS = st.builds(
+    Endpoint,
+    id=st.text("abcdef", min_size=1, max_size=6),
+    provider=st.sampled_from(["lab", "other"]),
+    model=st.just("m"),
+    region=REGIONS,
+    sovereignty=st.sampled_from([None, "own", "eu", "world"]),
+    retention_s=st.sampled_from([None, 0.0, 3600.0, 2_592_000.0]),
+    price=st.none()
+    | st.builds(Price, input=st.integers(0, 9), output=st.integers(0, 9), currency=st.sampled_from(["EUR", "USD"])),
+    capabilities=st.none() | st.frozensets(st.sampled_from(["tools", "images"])),
+    context_tokens=st.none() | st.integers(1, 1000),
+)
+POLICIES = st.builds(
+    Policy,
+    id=st.text("pqr", min_size=1, max_size=4),
+    regions=st.none() | st.lists(st.sampled_from(["eu-*", "us-*", "*"]), max_size=2).map(tuple),
+    classes=st.none() | st.lists(st.sampled_from(["own", "eu"]), max_size=2).map(tuple),
+    providers=st.none() | st.lists(st.sampled_from(["lab", "other"]), max_size=2).map(tuple),
+    retention_max_s=st.sampled_from([None, 0.0, 86_400.0]),
+    price_max=st.none() | st.builds(Price, input=st.integers(0, 9), output=st.integers(0, 9), currency=st.just("EUR")),
+    requires=st.lists(st.sampled_from(["tools", "images"]), max_size=2).map(tuple),
+    context_min_tokens=st.none() | st.integers(1, 1000),
+    order=st.sampled_from([None, "listed", "price", "weighted", "least_busy"]),
+    fallback=st.booleans(),
 )
 
 
-@given(count=st.integers(1, 4), errors=st.lists(ERRORS, min_size=20, max_size=20), retries=st.integers(0, 3))
-def test_every_call_ends_after_at_most_candidates_plus_retries(
-    count: int, errors: list[ApiError], retries: int
+@given(
+    endpoints=st.lists(ENDPOINTS, min_size=1, max_size=5, unique_by=lambda e: e.id),
+    bound=st.lists(POLICIES, max_size=2),
+    further=POLICIES,
+    own=st.lists(POLICIES, max_size=1).map(tuple),
+    seed=st.integers(0, 9),
+)
+def test_a_further_policy_only_narrows_and_nothing_refused_is_selected(
+    endpoints: list[Endpoint], bound: list[Policy], further: Policy, own: tuple[Policy, ...], seed: int
 ) -> None:
-    failed: list[Failed] = []
-    for last in errors:
-        now = next_step(plan(*"abcd"[:count]), failed, NONE, retries, left_s=600)
-        if isinstance(now, GiveUp):
-            assert now.error in [f.error for f in failed]
-            break
-        failed.append(Failed(now.candidate, last))
-    assert len(failed) <= count + retries
+    wanted = plan(*endpoints, policies=own)
+
+    def admitted(*policies: Policy) -> set[str]:
+        try:
+            selection = chosen(wanted, *policies, draw=random.Random(seed).random)
+        except Refused:
+            return set()
+        held = {p.id: p for p in (*policies, *own)}.values()
+        for candidate in selection.candidates:
+            assert all(judge(policy, candidate.endpoint) is None for policy in held for judge in JUDGES)
+        allowed = {v.candidate.endpoint.id for v in selection.verdicts if not v.refusals}
+        assert allowed == set(ids(selection))
+        return {
+            v.candidate.endpoint.id for v in selection.verdicts if not any("no fallback" not in r for r in v.refusals)
+        }
+
+    if further.id not in {p.id for p in (*bound, *own)}:
+        assert admitted(*bound, further) <= admitted(*bound)
 
 
-def test_three_failures_in_a_row_start_a_cooldown_and_a_success_ends_it() -> None:
-    health = Health()
-    for number in range(FAILURES_TO_OPEN):
-        assert not health.cooling("a", 100.0), number
-        health.failed("a", error(Kind.UPSTREAM), 100.0)
-    assert health.cooling("a", 100.0)
-    assert "a" in health.statistics(100.0)
-    assert not health.cooling("a", 100.0 + COOLDOWN_MAX_S)
-    health.succeeded("a")
-    assert not health.cooling("a", 100.0)
-
-
-def test_a_retry_after_starts_a_cooldown_of_that_length_but_is_not_believed_for_ever() -> None:
-    health = Health()
-    health.failed("a", error(Kind.RATE_LIMITED, retry_after_s=30.0), 0.0)
-    assert health.cooling("a", 29.0)
-    assert not health.cooling("a", 31.0)
-    health.failed("b", error(Kind.OVERLOADED, retry_after_s=1e9), 0.0)
-    assert not health.cooling("b", COOLDOWN_MAX_S + 1)
-
-
-def test_a_clients_own_mistake_does_not_make_an_endpoint_unhealthy() -> None:
-    health = Health()
-    for _ in range(10):
-        health.failed("a", error(Kind.INVALID_REQUEST), 0.0)
-    assert not health.cooling("a", 0.0)
-
-
-def test_the_calls_own_time_says_nothing_about_the_endpoint() -> None:
-    health = Health()
-    for _ in range(10):
-        health.failed("a", error(Kind.TIMEOUT, clock="total"), 0.0)
-    assert not health.cooling("a", 0.0)
-
-
-def test_what_clients_can_name_is_not_remembered_for_ever() -> None:
-    health = Health()
-    for number in range(3 * ENTRIES_CAP):
-        health.failed(f"lab/{number}", error(Kind.NOT_FOUND), float(number))
-        health.failed(f"lab/{number}", error(Kind.UPSTREAM, retry_after_s=1e6), float(number))
-        assert len(health.statistics(0.0)) <= ENTRIES_CAP
-
-
-def test_cooldown_can_be_switched_off() -> None:
-    health = Health(enabled=False)
-    for _ in range(10):
-        health.failed("a", error(Kind.UPSTREAM, retry_after_s=60.0), 0.0)
-    assert not health.cooling("a", 0.0)
+@pytest.mark.parametrize(
+    ("words", "seconds"),
+    [
+        ("none", 0.0),
+        ("0", 0.0),
+        ("12h", 43_200.0),
+        ("30d", 2_592_000.0),
+        ("2W", 1_209_600.0),
+        ("zero-ish", None),
+        ("", None),
+    ],
+)
+def test_a_retention_is_a_time_or_words(words: str, seconds: float | None) -> None:
+    assert Retention(words).seconds == seconds

@@ -446,7 +446,7 @@ class TestModels:
             "sovereignty_class": "eu-resident",
             "policy_id": "default",
             "retention": "none",
-            "cost_estimate": {"amount": 5.0, "currency": "EUR"},
+            "cost": {"amount": 5.0, "currency": "EUR", "basis": "measured"},
         }
 
 

@@ -59,7 +59,7 @@ def ended(call: CallRecord, status: Status = Status.COMPLETED, **fields: Any) ->
         "first_token_ns": 30,
         "ended_ns": 60,
         "held_by_keepalive": True,
-        "price_amount": 0.000_097_5,
+        "price_nano": 97_500,
         "price_currency": "EUR",
         "ignored": ("seed",),
         "attempts": (

@@ -12,6 +12,8 @@ import sys
 from pathlib import Path
 
 from rivermouth.store.database import open_database
+from rivermouth.store.sqlite import SqliteCallStore
+from tests.store.records import ended, opened
 
 READ = """
 import sqlite3, sys
@@ -44,3 +46,33 @@ def test_a_second_store_in_one_process_keeps_the_locks_of_the_first(tmp_path: Pa
     with sqlite3.connect(path) as raw:
         assert raw.execute("SELECT count(*) FROM after_the_reader").fetchone() == (0,)
     raw.close()
+
+
+READER = """
+import sys
+from pathlib import Path
+from rivermouth.store.sqlite import SqliteCallStore
+store = SqliteCallStore.reader(Path(sys.argv[1]))
+print(*sorted(record.status for record in store.list(10)))
+store.dispose()
+"""
+
+
+def seen_by_another_process(path: Path) -> list[str]:
+    done = subprocess.run([sys.executable, "-c", READER, str(path)], capture_output=True, text=True, check=True)
+    return done.stdout.split()
+
+
+def test_a_reader_that_leaves_does_not_take_the_log_of_writes_along(tmp_path: Path) -> None:
+    path = tmp_path / "rivermouth.db"
+    store = SqliteCallStore.open(path)
+    store.insert_open([opened(1)])
+    several = [open_database(path) for _ in range(2)]  # as a server has one for its chats, and one for its keys
+    store.insert_open([opened(2)])
+    assert seen_by_another_process(path) == ["open", "open"]
+    assert (tmp_path / "rivermouth.db-wal").exists(), "the server still writes to it"
+    store.close([ended(opened(1)), ended(opened(2))])
+    assert seen_by_another_process(path) == ["completed", "completed"]
+    for engine in several:
+        engine.dispose()
+    store.dispose()

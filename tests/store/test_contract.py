@@ -173,13 +173,11 @@ def test_filters(store: CallStore, where, numbers):
 def test_usage_sums_by_model_status_and_currency(store: CallStore):
     store.close(
         [
-            ended(opened(1), price_amount=0.5),
-            ended(opened(2), price_amount=0.25, at_least=True),
-            ended(opened(3), price_currency="USD", price_amount=1.0),
-            ended(opened(4), Status.CANCELLED, price_amount=0.125),
-            ended(
-                opened(5), Status.FAILED, model_used=None, output_tokens=None, price_amount=None, price_currency=None
-            ),
+            ended(opened(1), price_nano=500_000_000),
+            ended(opened(2), price_nano=250_000_000, at_least=True),
+            ended(opened(3), price_currency="USD", price_nano=1_000_000_000),
+            ended(opened(4), Status.CANCELLED, price_nano=125_000_000),
+            ended(opened(5), Status.FAILED, model_used=None, output_tokens=None, price_nano=None, price_currency=None),
         ]
     )
     rows = {
@@ -189,7 +187,7 @@ def test_usage_sums_by_model_status_and_currency(store: CallStore):
         ("lab/gpt-x-2026", Status.COMPLETED, "EUR"): (2, 14, 0.75, 1),
         ("lab/gpt-x-2026", Status.COMPLETED, "USD"): (1, 7, 1.0, 0),
         ("lab/gpt-x-2026", Status.CANCELLED, "EUR"): (1, 7, 0.125, 0),
-        ("gpt-x", Status.FAILED, None): (1, 0, 0.0, 0),
+        ("gpt-x", Status.FAILED, None): (1, 0, None, 0),
     }
     assert [u.calls for u in store.usage(since_ns=4_000_000_000, until_ns=5_000_000_000)] == [1]
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import pkgutil
 import sqlite3
 import stat
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 
+import rivermouth.store
 from rivermouth.store import statements as sql
 from rivermouth.store.chats.tables import SEARCH_TABLE
 from rivermouth.store.database import open_database, open_reader
@@ -37,6 +40,9 @@ def test_head_is_the_newest_migration():
 
 
 def test_the_migrations_make_the_tables_that_the_code_knows(path: Path):
+    for module in pkgutil.walk_packages(rivermouth.store.__path__, "rivermouth.store."):
+        if module.name.endswith(".tables"):
+            import_module(module.name)
     engine = open_database(path)
     with engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"include_name": is_described})

@@ -146,8 +146,12 @@ async def test_a_server_with_keys_says_what_it_wants(browser: Any, tmp_path: Pat
 
 
 async def test_on_a_server_with_keys_a_guest_takes_an_account(browser: Any, tmp_path: Path) -> None:
-    with lab(tmp_path, '[server]\nkeys = ["the-servers-key"]\n') as server:
+    bound = '[keys.ci]\nkey = "a-programs-key"\nmodels = ["scripted"]\n'
+    with lab(tmp_path, f'[server]\nkeys = ["the-servers-key"]\n{bound}') as server:
         async with reading(browser, server) as page:
+            await page.get_by_label("Key of the server").fill("a-programs-key")
+            await page.get_by_role("button", name="Go on with the key").click()
+            await expect(page.get_by_role("alert").filter(has_text="This key is for programs")).to_be_visible()
             await page.get_by_label("Key of the server").fill("the-servers-key")
             await page.get_by_role("button", name="Go on with the key").click()
             chat = Chat(page)

@@ -24,6 +24,8 @@ export interface Pull {
 
 const UNDO_MS = 6_000;
 const PAGE = 50;
+/** What a server says that lets guests in only with a key, and that not with this one. */
+const CLOSED: ReadonlySet<string> = new Set(["guests_refused", "invalid_api_key", "no_chats_for_key", "scope_missing"]);
 
 export class App extends Changes {
   readonly api: Api;
@@ -76,7 +78,7 @@ export class App extends Changes {
       return await this.api.guest();
     } catch (error) {
       if (!(error instanceof ApiError) || error.status < 400 || error.status >= 500) throw error;
-      this.closed = error.code === "guests_refused" || error.code === "invalid_api_key";
+      this.closed = CLOSED.has(error.code);
       return null;
     }
   }

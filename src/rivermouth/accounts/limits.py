@@ -15,10 +15,14 @@ class Tries:
     """`tries` at once, and as many again within `window_s`."""
 
     def __init__(self, tries: int, window_s: float, *, most_keys: int = MOST_KEYS) -> None:
-        self._each_s = window_s / tries
-        self._window_s = window_s
         self._most_keys = most_keys
         self._full_at: dict[str, float] = {}
+        self.allow(tries, window_s)
+
+    def allow(self, tries: int, window_s: float) -> None:
+        """From now on so many.  What was taken goes on filling in the time that it had."""
+        self._each_s = window_s / tries
+        self._window_s = window_s
 
     def __len__(self) -> int:
         return len(self._full_at)

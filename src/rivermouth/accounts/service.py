@@ -89,6 +89,13 @@ class Accounts:
             await asyncio.wait(self._keeping)
         await self.passwords.close()
 
+    def adopt(self, settings: AccountSettings) -> None:
+        """From now on these.  A token that was given, and a session, end when they were to."""
+        self.settings = settings
+        self._names.allow(settings.login_tries, settings.window_s)
+        self._addresses.allow(settings.address_tries, settings.window_s)
+        self._newcomers.allow(settings.address_tries, settings.window_s)
+
     def statistics(self) -> dict[str, int]:
         tries = len(self._names) + len(self._addresses) + len(self._newcomers)
         return {"tries": tries, "keeping": len(self._keeping), **self.passwords.statistics()}

@@ -3,13 +3,18 @@
 A choice is `auto`, a provider's name, or a model that the catalogue knows.  `auto` is a plan of one model at each
 provider: Kimi, Gemini, Groq as configured, then the other providers in the order of the configuration, then what runs
 here; `prefer_local` puts that first.  A provider that was chosen by name answers alone: nobody is asked in its place.
+
+What a provider's name means is asked of the catalogue as a client would, and all of the answer holds: if the operator
+has put several endpoints, an order or a policy behind that name, the chat keeps to them.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
+
+import msgspec
 
 from rivermouth.chat.failures import unconfigured
 from rivermouth.ir.errors import ApiError
@@ -30,7 +35,10 @@ USUAL_MODELS: Final[Mapping[str, str]] = {
 
 
 class Chooser:
-    """providers: the configured ones, in order.  own: those in this process (local, scripted), which come last."""
+    """providers: the configured ones, in order.  own: those in this process (local, scripted), which come last.
+
+    arrange: the candidates of a plan in the order in which they are tried at this moment.
+    """
 
     def __init__(
         self,
@@ -40,12 +48,14 @@ class Chooser:
         own: Sequence[str],
         models: Mapping[str, str],
         prefer_local: bool,
+        arrange: Callable[[Plan], Iterable[Candidate]] = lambda plan: plan.candidates,
     ) -> None:
         self._catalog = catalog
         self._providers = tuple(providers)
         self._own = tuple(own)
         self._models = models
         self._prefer_local = prefer_local
+        self._arrange = arrange
 
     def order(self) -> list[str]:
         """The providers as `auto` asks them."""
@@ -66,12 +76,15 @@ class Chooser:
             known = [(p, m) for p, m in zip(order, models, strict=True) if m is not None]
             if not known:
                 raise unconfigured(None)
-            return Plan(AUTO, tuple([await self._candidate(p, m, "auto") for p, m in known]))
+            plans = [await self._catalog.plan(f"{provider}/{model}") for provider, model in known]
+            return Plan(AUTO, tuple(c for plan in plans for c in _chosen(self._arrange(plan), "auto")))
         if name in self._providers or name in self._own:
             model = await self._model_of(name)
             if model is None:
                 raise unconfigured(name)
-            return Plan(name, (await self._candidate(name, model, "chosen by its provider"),))
+            plan = await self._catalog.plan(f"{name}/{model}")
+            chosen = tuple(_chosen(plan.candidates, "chosen by its provider"))
+            return msgspec.structs.replace(plan, model=name, candidates=chosen)
         if name in FIRST:
             raise unconfigured(name)
         return await self._catalog.plan(name)
@@ -109,10 +122,6 @@ class Chooser:
     def _reason(self, name: str) -> str:
         return "there is no local model yet" if name in self._own else f"{name} has no key"
 
-    async def _candidate(self, provider: str, model: str, why: str) -> Candidate:
-        found = (await self._catalog.plan(f"{provider}/{model}")).candidates[0]
-        return Candidate(found.endpoint, why)
-
     async def _model_of(self, provider: str) -> str | None:
         """The model that a provider's name means; None where there is none."""
         if provider not in self._providers and provider not in self._own:
@@ -130,6 +139,11 @@ class Chooser:
         if offered:
             return offered[0]
         return None if provider in self._own else "default"
+
+
+def _chosen(candidates: Iterable[Candidate], why: str) -> Iterator[Candidate]:
+    """The same, each with its policies, for the reason that the chat had to ask them."""
+    return (Candidate(c.endpoint, why, c.policies) for c in candidates)
 
 
 def _row(

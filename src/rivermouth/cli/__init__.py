@@ -2,9 +2,10 @@
 
 app                      the verbs and their options, and nothing else
 serve pull models ps     one module for each command, or for a family of small ones
-chat calls replay doctor demo
+chat calls policy replay doctor demo check db health
 places, client           where a command finds its configuration, its data and a running server; how it asks one
 serving, embedded        a server in this thread, and one in another
+reload, notify           what a running server is told by its files and by signals, and what it tells its supervisor
 bots, certificate        what is looked at before the first call needs it
 term, words              how the command line speaks
 """

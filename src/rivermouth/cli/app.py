@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rivermouth.cli.term import EXIT_CODES
+
+if TYPE_CHECKING:
+    from rivermouth.config import Capability
 
 app = typer.Typer(
     name="rivermouth",
@@ -23,6 +26,14 @@ doctor_app = typer.Typer(help="Look at everything; fail when something is broken
 app.add_typer(doctor_app, name="doctor")
 users_app = typer.Typer(help="The accounts of the chat application.", no_args_is_help=True)
 app.add_typer(users_app, name="users")
+config_app = typer.Typer(help="The configuration, looked at before a server has to.", no_args_is_help=True)
+app.add_typer(config_app, name="config")
+policy_app = typer.Typer(help="Which endpoints policies admit, and why.", no_args_is_help=True)
+app.add_typer(policy_app, name="policy")
+db_app = typer.Typer(help="The database of records and chats: bring it up, copy it, put it back.", no_args_is_help=True)
+app.add_typer(db_app, name="db")
+keys_app = typer.Typer(help="Keys for callers of the server: make, list, rotate, revoke.", no_args_is_help=True)
+app.add_typer(keys_app, name="keys")
 
 Config = Annotated[Path | None, typer.Option("--config", help="rivermouth.toml; default: the one here, if any.")]
 Data = Annotated[
@@ -209,6 +220,14 @@ def ps(
     command.run(url=url, key=api_key, config_file=config, data_dir=data_dir, as_json=as_json)
 
 
+@app.command()
+def health(url: Url = None, config: Config = None, data_dir: Data = None) -> None:
+    """Say whether the server of this data directory takes calls; fail when it does not."""
+    from rivermouth.cli import health as command
+
+    command.run(url=url, data_dir=data_dir, config_file=config)
+
+
 @calls_app.callback()
 def calls(
     context: typer.Context,
@@ -255,6 +274,56 @@ def calls_show(
         call_id,
         data_dir=data_dir or before["data_dir"],
         config_file=config or before["config_file"],
+        as_json=as_json,
+    )
+
+
+@calls_app.command("purge")
+def calls_purge(context: typer.Context, data_dir: Data = None, config: Config = None, as_json: Json = False) -> None:
+    """Delete the records and texts whose time is over, as a server does each hour."""
+    from rivermouth.cli import calls as command
+
+    before = context.obj
+    command.purge(data_dir=data_dir or before["data_dir"], config_file=config or before["config_file"], as_json=as_json)
+
+
+@policy_app.command("explain")
+def policy_explain(
+    model: Annotated[str, typer.Option("--model", metavar="MODEL", help="The name that a client would ask for.")],
+    key: Annotated[str | None, typer.Option("--key", metavar="NAME", help="Whose call it would be.")] = None,
+    policy: Annotated[
+        list[str] | None, typer.Option("--policy", metavar="NAME", help="What the request would ask for itself.")
+    ] = None,
+    tools: Annotated[bool, typer.Option("--tools", help="It would offer tools.")] = False,
+    images: Annotated[bool, typer.Option("--images", help="It would show images.")] = False,
+    files: Annotated[bool, typer.Option("--files", help="It would have files.")] = False,
+    audio: Annotated[bool, typer.Option("--audio", help="It would have sounds.")] = False,
+    json_schema: Annotated[bool, typer.Option("--json-schema", help="It would ask for a schema to be kept.")] = False,
+    prompt_tokens: Annotated[int, typer.Option("--prompt-tokens", min=0, help="How long it would be.")] = 0,
+    scripted: Annotated[bool, typer.Option("--scripted", help="As a server with the scripted models would.")] = False,
+    config: Config = None,
+    data_dir: Data = None,
+    as_json: Json = False,
+) -> None:
+    """What would be decided for a call: who might serve it, in which order, and why not the others."""
+    from rivermouth.cli import policy as command
+
+    needed: dict[Capability, bool] = {
+        "tools": tools,
+        "images": images,
+        "files": files,
+        "audio": audio,
+        "json_schema": json_schema,
+    }
+    command.explain(
+        model,
+        key=key,
+        policies=policy or [],
+        capabilities=[name for name, wanted in needed.items() if wanted],
+        prompt_tokens=prompt_tokens,
+        scripted=scripted,
+        config_file=config,
+        data_dir=data_dir,
         as_json=as_json,
     )
 
@@ -374,3 +443,141 @@ def users_rotate_secret(
     from rivermouth.cli import users as command
 
     command.rotated(now=now, data_dir=data_dir, config_file=config)
+
+
+@config_app.command("check")
+def config_check(
+    file: Annotated[Path | None, typer.Argument(help="Default: the rivermouth.toml that is here.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Say everything that is wrong with a configuration, each with its file and line; fail when there is something."""
+    from rivermouth.cli import check as command
+
+    command.run(file, as_json=as_json)
+
+
+@db_app.command("upgrade")
+def db_upgrade(data_dir: Data = None, config: Config = None, as_json: Json = False) -> None:
+    """Bring the database to the schema of this version, as the next start would; refuse that of a newer version."""
+    from rivermouth.cli import db as command
+
+    command.upgrade(data_dir=data_dir, config_file=config, as_json=as_json)
+
+
+@db_app.command("backup")
+def db_backup(
+    file: Annotated[Path, typer.Argument(help="Where the copy is to be; must not exist.")],
+    data_dir: Data = None,
+    config: Config = None,
+    as_json: Json = False,
+) -> None:
+    """Copy the database to one file and check it, also while a server runs."""
+    from rivermouth.cli import db as command
+
+    command.backup(file, data_dir=data_dir, config_file=config, as_json=as_json)
+
+
+@db_app.command("restore")
+def db_restore(
+    file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="A copy that `db backup` made.")],
+    data_dir: Data = None,
+    config: Config = None,
+    as_json: Json = False,
+) -> None:
+    """Put a copy in the database's place, and keep what was there; no server may run."""
+    from rivermouth.cli import db as command
+
+    command.restore(file, data_dir=data_dir, config_file=config, as_json=as_json)
+
+
+WhichKey = Annotated[str, typer.Argument(metavar="KEY", help="Its name, or its id.")]
+
+
+@keys_app.command("create")
+def keys_create(
+    name: Annotated[str, typer.Argument(help="What records call it; never given twice.")],
+    role: Annotated[str, typer.Option("--role", help="user, auditor or admin.")] = "user",
+    scope: Annotated[
+        list[str] | None,
+        typer.Option("--scope", help="Only this of generate, embed, models, manage and chat; may be repeated."),
+    ] = None,
+    model: Annotated[
+        list[str] | None, typer.Option("--model", help="A pattern of models that it may ask for; may be repeated.")
+    ] = None,
+    policy: Annotated[str | None, typer.Option("--policy", help="A policy of the configuration that holds.")] = None,
+    user: Annotated[str | None, typer.Option("--user", help="Whose it is, in your own words.")] = None,
+    requests_per_minute: Annotated[int | None, typer.Option("--requests-per-minute", help="A limit of calls.")] = None,
+    tokens_per_minute: Annotated[int | None, typer.Option("--tokens-per-minute", help="A limit of tokens.")] = None,
+    concurrent: Annotated[int | None, typer.Option("--concurrent", help="A limit of calls at once.")] = None,
+    budget: Annotated[str | None, typer.Option("--budget", help="As in '50 EUR/month' or '2 EUR/day'.")] = None,
+    zone: Annotated[str, typer.Option("--zone", help="The time zone whose midnight begins a new budget.")] = "UTC",
+    days: Annotated[float | None, typer.Option("--days", help="Until it expires; without this it does not.")] = None,
+    data_dir: Data = None,
+    config: Config = None,
+    as_json: Json = False,
+) -> None:
+    """Make a key; its secret is printed once."""
+    from rivermouth.cli import keys as command
+
+    new = command.wanted(
+        name,
+        role=role,
+        scopes=scope,
+        models=model,
+        policy=policy,
+        user=user,
+        limits={
+            "requests_per_minute": requests_per_minute,
+            "tokens_per_minute": tokens_per_minute,
+            "concurrent": concurrent,
+        },
+        budget=budget,
+        zone=zone,
+        days=days,
+    )
+    command.create(new, data_dir=data_dir, config_file=config, as_json=as_json)
+
+
+@keys_app.command("list")
+def keys_list(
+    revoked: Annotated[bool, typer.Option("--revoked", help="The revoked ones too.")] = False,
+    data_dir: Data = None,
+    config: Config = None,
+    as_json: Json = False,
+) -> None:
+    """The keys, without their secrets; those of the configuration first."""
+    from rivermouth.cli import keys as command
+
+    command.listed(revoked=revoked, data_dir=data_dir, config_file=config, as_json=as_json)
+
+
+@keys_app.command("show")
+def keys_show(key: WhichKey, data_dir: Data = None, config: Config = None, as_json: Json = False) -> None:
+    """Everything about one key but its secret."""
+    from rivermouth.cli import keys as command
+
+    command.shown(key, data_dir=data_dir, config_file=config, as_json=as_json)
+
+
+@keys_app.command("rotate")
+def keys_rotate(
+    key: WhichKey,
+    grace_s: Annotated[
+        float | None, typer.Option("--grace-s", min=0, help="How long the old secret stays good; default one day.")
+    ] = None,
+    data_dir: Data = None,
+    config: Config = None,
+    as_json: Json = False,
+) -> None:
+    """Give a key another secret, which is printed once."""
+    from rivermouth.cli import keys as command
+
+    command.rotate(key, grace_s=grace_s, data_dir=data_dir, config_file=config, as_json=as_json)
+
+
+@keys_app.command("revoke")
+def keys_revoke(key: WhichKey, data_dir: Data = None, config: Config = None, as_json: Json = False) -> None:
+    """End a key for good; a running server knows within two seconds."""
+    from rivermouth.cli import keys as command
+
+    command.revoke(key, data_dir=data_dir, config_file=config, as_json=as_json)

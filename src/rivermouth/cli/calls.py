@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,10 +10,10 @@ from typing import Final
 
 import typer
 
-from rivermouth.cli.places import data_of
+from rivermouth.cli.places import configured, data_of
 from rivermouth.cli.term import Exit, emit, fail, printable, say, show, table
-from rivermouth.cli.words import UNKNOWN, count, duration, moment
-from rivermouth.store.port import AttemptRecord, CallFilter, CallRecord, CallStore, Status, UsageRow
+from rivermouth.cli.words import UNKNOWN, count, duration, moment, some
+from rivermouth.store.port import AttemptRecord, CallFilter, CallRecord, CallStore, Status, StoreError, UsageRow
 from rivermouth.store.sqlite import SqliteCallStore
 
 PREFIX_CALLS: Final = 10_000
@@ -82,6 +83,31 @@ def shown(call_id: str, *, data_dir: Path | None, config_file: Path | None, as_j
         emit(call)
     else:
         show("\n".join(printable(line) for line in account(call)))
+
+
+def purge(*, data_dir: Path | None, config_file: Path | None, as_json: bool) -> None:
+    """Also beside a running server.  Raises `ConfigError`, `StoreError`."""
+    from rivermouth.platform.retention import keeping
+    from rivermouth.store.backup import schema_at
+    from rivermouth.store.sqlite_archive import SqliteCallArchive
+    from rivermouth.store.tables import HEAD
+
+    config = configured(config_file)
+    data = data_of(data_dir, config=config)
+    if not data.database.exists():
+        say(f"There are no records yet in {data.path}: no server has run there.")
+        return
+    if schema_at(data.database) != HEAD:
+        raise StoreError(f"{data.database}: is not of this version; start the server once to bring it up")
+    archive = SqliteCallArchive.open(data.database)
+    try:
+        gone = archive.purge(keeping(config, time.time_ns()))
+    finally:
+        archive.dispose()
+    if as_json:
+        emit(gone)
+    else:
+        say(f"{some(gone.calls, 'record')} and {some(gone.texts, 'text')} deleted.")
 
 
 def named(store: CallStore, call_id: str) -> list[CallRecord]:

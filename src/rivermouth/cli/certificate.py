@@ -3,24 +3,34 @@
 from __future__ import annotations
 
 import ssl
+from typing import Final
 
 from rivermouth.cli.serving import Tls
 from rivermouth.cli.term import Exit, fail
 
+OPTIONS: Final = ("--tls-cert", "--tls-key")
 
-def usable(tls: Tls) -> None:
+
+def usable(tls: Tls, names: tuple[str, str] = OPTIONS) -> None:
     """Exits with `Exit.CONFIG` when one of the two files cannot be used, or they do not belong together."""
+    fault = fault_of(tls, names)
+    if fault is not None:
+        fail(fault, Exit.CONFIG)
+
+
+def fault_of(tls: Tls, names: tuple[str, str] = OPTIONS) -> str | None:
+    """What is wrong with the two files; `names` is how whoever wrote it calls them."""
     certificate, key = tls
-    for option, file in (("--tls-cert", certificate), ("--tls-key", key)):
+    for name, file in zip(names, tls, strict=True):
         try:
             with open(file, "rb"):
                 pass
         except OSError as error:
-            fail(f"{option} {file}: {error.strerror}", Exit.CONFIG)
+            return f"{name} {file}: {error.strerror}"
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cafile=certificate)
     except ssl.SSLError:
-        fail(f"--tls-cert {certificate}: holds no certificate in PEM", Exit.CONFIG)
+        return f"{names[0]} {certificate}: holds no certificate in PEM"
     encrypted = False
 
     def passphrase() -> str:
@@ -32,6 +42,7 @@ def usable(tls: Tls) -> None:
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, passphrase)
     except ssl.SSLError as error:
         if encrypted:  # the server will ask for the passphrase, once
-            return
+            return None
         other = "is not the key of the certificate" if "MISMATCH" in (error.reason or "") else "holds no key in PEM"
-        fail(f"--tls-key {key}: {other}", Exit.CONFIG)
+        return f"{names[1]} {key}: {other}"
+    return None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
@@ -33,14 +34,20 @@ SURFACE: Final = "/v1"
 
 
 class Client:
-    """`url` is the server's address without a dialect's prefix, as in http://127.0.0.1:8080."""
+    """`url` is the server's address without a dialect's prefix, as in http://127.0.0.1:8080.
 
-    def __init__(self, url: str, key: Secret | None = None) -> None:
+    own: it is a server of this machine, asked by its address: its certificate, which names it otherwise, is not judged.
+    Then nothing secret may be sent.
+    """
+
+    def __init__(self, url: str, key: Secret | None = None, *, own: bool = False) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ApiError(Kind.INVALID_REQUEST, f"{url!r} is no address of a server, as in http://127.0.0.1:8080")
         self.url = url.rstrip("/")
-        self._connect = HTTPSConnection if parts.scheme == "https" else HTTPConnection
+        self._connect: Callable[..., HTTPConnection] = HTTPConnection
+        if parts.scheme == "https":
+            self._connect = partial(HTTPSConnection, context=_unjudged()) if own else HTTPSConnection
         try:
             self._address = (parts.hostname, parts.port)
         except ValueError as error:
@@ -110,6 +117,15 @@ class Client:
     def _headers(self) -> dict[str, str]:
         headers = {"content-type": "application/json", "user-agent": "rivermouth"}
         return headers | dict(DIALECT.auth(self._key.reveal())) if self._key is not None else headers
+
+
+def _unjudged() -> Any:
+    import ssl
+
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
 
 
 def _refuse_bad(response: HTTPResponse) -> None:

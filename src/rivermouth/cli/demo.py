@@ -60,7 +60,7 @@ def run(*, config_file: Path | None, host: str | None, port: int | None, data_di
     from rivermouth.observe import configure_logging
 
     config = configured(config_file, host=host, port=port)
-    configure_logging("console", level=logging.ERROR, secrets=config.secrets)
+    configure_logging("text", level=logging.ERROR, secrets=config.secrets)
     data = data_of(data_dir, config=config)
     data.lock().release()  # before anything else is said: beside a running server there can be no second one
     why = unavailable(Registry(data.path / "models"))

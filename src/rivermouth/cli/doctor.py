@@ -26,6 +26,7 @@ from rivermouth.cli.bots import fault_of
 from rivermouth.cli.client import Client
 from rivermouth.cli.engine_probe import Probe
 from rivermouth.cli.places import addresses, config_path, data_of
+from rivermouth.cli.reload import STATE_FILE, Standing
 from rivermouth.cli.term import Exit, emit, show, table
 from rivermouth.cli.words import ago, size, some
 from rivermouth.config import (
@@ -54,6 +55,7 @@ LOW_DISK_BYTES: Final = 500_000_000
 ENGINE: Final = "openvino_genai"
 
 _PROBE: Final = json.typed(Probe)
+_STANDING: Final = json.typed(Standing)
 
 
 class State(StrEnum):
@@ -98,6 +100,7 @@ def examine(config_file: Path | None, data_dir: Path | None) -> Iterator[Finding
     yield disk(data)
     held = lock(data)
     yield held
+    yield from running_config(data, held=held.facts["held"])
     yield records(data)
     found = Registry(data.path / "models").scan()
     yield models(found)
@@ -175,6 +178,27 @@ def lock(data: DataDir) -> Finding:
         return Finding("lock", State.OK, "no server has the data directory", {"held": False, "pid": None})
     text = f"held by the server with pid {pid}" if pid else "held by a server"
     return Finding("lock", State.OK, text, {"held": True, "pid": pid or None})
+
+
+def running_config(data: DataDir, *, held: bool) -> Iterator[Finding]:
+    """How the configuration of the running server stands to its file; nothing of a server that does not tell."""
+    try:
+        state = json.decode_as(_STANDING, (data.path / STATE_FILE).read_bytes()) if held else None
+    except (OSError, WireError):
+        state = None
+    if state is None:
+        return
+    since = f"that of {ago(state.since, time.time())}"
+    facts = {"file": state.file, "since": state.since, "problems": state.problems, "waiting": state.waiting}
+    if state.problems:
+        text = "\n".join([f"{state.file} cannot be used, so the configuration is still {since}", *state.problems])
+        yield Finding("reload", State.BROKEN, text, facts)
+    elif state.waiting:
+        text = f"{since}; these wait for a restart: {', '.join(state.waiting)}"
+        yield Finding("reload", State.NOTE, text, facts)
+    else:
+        how = f"as {state.file} says it" if state.file is not None else "without a file"
+        yield Finding("reload", State.OK, f"the server runs {how}, {since}", facts)
 
 
 def holder(file: Path) -> int | None:

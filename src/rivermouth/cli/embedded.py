@@ -34,7 +34,7 @@ def embedded(config: Config, data: DataDir, model: str | None = None) -> Iterato
     """The address of a server that lives as long as this, and has `model` ready.  Raises what `serving` raises."""
     from rivermouth.observe import configure_logging
 
-    configure_logging("console", level=logging.ERROR, secrets=config.secrets)
+    configure_logging("text", level=logging.ERROR, secrets=config.secrets)
     config = override(config, host=LOOPBACK, port=0)
     config = msgspec.structs.replace(config, timeouts=msgspec.structs.replace(config.timeouts, drain_s=0.0))
     started: Future[tuple[str, asyncio.AbstractEventLoop, Server]] = Future()

@@ -66,16 +66,20 @@ def announced(data: DataDir, url: str) -> Iterator[None]:
         file.unlink(missing_ok=True)
 
 
+def announced_at(data: DataDir) -> str | None:
+    """The address that a server has announced there, if one has."""
+    file = data.path / ADDRESS_FILE
+    return file.read_text(encoding="ascii", errors="replace").strip() or None if file.is_file() else None
+
+
 def addresses(config: Config, data: DataDir) -> list[str]:
     """Where a server may answer: at the address it announced, at the configured one."""
-    found = []
-    file = data.path / ADDRESS_FILE
-    if file.is_file():
-        found.append(file.read_text(encoding="ascii", errors="replace").strip())
+    announced = announced_at(data)
+    found = [announced] if announced is not None else []
     host = WILDCARDS.get(config.server.host, config.server.host)
     shown = f"[{host}]" if ":" in host else host
     found.append(f"http://{shown}:{config.server.port}{config.http.base_path}")
-    return list(dict.fromkeys(url for url in found if url))
+    return list(dict.fromkeys(found))
 
 
 def running(config: Config, data: DataDir) -> Client | None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
-import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,17 +13,20 @@ import structlog
 import typer
 
 from rivermouth.cli.bots import warn
-from rivermouth.cli.places import configured, data_of
-from rivermouth.cli.serving import Tls, close, listening, loop_factory, serving, url_of
+from rivermouth.cli.notify import READY, STOPPING, notify
+from rivermouth.cli.places import config_path, configured, data_of
+from rivermouth.cli.serving import Reread, Tls, close, listening, loop_factory, serving, url_of
 from rivermouth.cli.term import Exit, fail, say
 from rivermouth.cli.words import some
 from rivermouth.config import Config, apart_from, default_model_doubt, override
 from rivermouth.local.registry import Registry
+from rivermouth.secrets import Secret
 from rivermouth.store.datadir import DataDir
 
 if TYPE_CHECKING:
     from rivermouth.compose import Services
     from rivermouth.http.server import Server
+    from rivermouth.platform.service import Issued
 
 log = structlog.get_logger()
 
@@ -47,25 +50,24 @@ def run(
     """Serve until told to stop.  Raises `ConfigError`, `DataDirBusy`; exits with `Exit.BUSY` for a taken address,
     and with `Exit.CONFIG` for files of TLS that cannot be used.
     """
-    from rivermouth.observe import configure_logging
-
     extra = [address(text) for text in also]
-    if tls is not None:
-        from rivermouth.cli.certificate import usable
+    file = config_path(config_file)
 
-        usable(tls)
-    config = configured(config_file, host=host, port=port)
-    for more_host, more_port in extra:
-        override(
-            config, host=more_host, port=more_port, option="--also"
-        )  # raises where an open server could be reached (R16)
+    def read() -> Config:
+        """What the files say now, as this command line has it.  A file that is gone is no file without settings."""
+        config = configured(file, host=host, port=port)
+        for more_host, more_port in extra:  # raises where an open server could be reached (R16)
+            override(config, host=more_host, port=more_port, option="--also")
+        return apart_from(config, [(config.server.host, config.server.port), *extra])
+
+    config = read()
+    tls = tls_of(config, tls)
     addresses = [(config.server.host, config.server.port), *extra]
-    config = apart_from(config, addresses)
     data = data_of(data_dir, config=config)
     registry = Registry(data.path / "models")
     models = [str(model.name) for model in registry.models()]
     sockets = bound(addresses)
-    configure_logging("console" if sys.stderr.isatty() else "json", secrets=config.secrets)
+    log_as(config, config.secrets)
 
     def ready(server: Server, services: Services) -> None:
         names = [url_of(sock, tls) + config.http.base_path for sock in sockets]
@@ -73,8 +75,43 @@ def run(
             say(line)
         warn(config)
         log.info("server.started", addresses=names, data=str(data.path))
+        server.on_drain = lambda: _tell(STOPPING)
+        _tell(READY)
 
-    until_stopped(config, data, sockets, ready, scripted=scripted, tls=tls, warm=wanted_at_once(config, registry))
+    warm, reread = wanted_at_once(config, registry), Reread(read, log_as)
+    until_stopped(
+        config, data, sockets, ready, scripted=scripted, tls=tls, warm=warm, reread=reread, first_key=tell_first_key
+    )
+
+
+def tell_first_key(issued: Issued) -> None:
+    """To the person who starts the server, and to nobody again."""
+    say(f"The first admin key, '{issued.key.name}', shown this once: {issued.secret.reveal()}")
+
+
+def log_as(config: Config, secrets: Iterable[Secret]) -> None:
+    """All logging as this configuration has it, without these secrets."""
+    from rivermouth.observe import configure_logging
+
+    level = logging.getLevelNamesMapping()[config.log.level.upper()]
+    configure_logging(config.log.format, level=level, secrets=secrets)
+
+
+def _tell(state: str) -> None:
+    notify(state)
+
+
+def tls_of(config: Config, given: Tls | None) -> Tls | None:
+    """The files for TLS, of the command line or of the configuration; exits when they cannot be used."""
+    server, tls = config.server, given
+    names = ("--tls-cert", "--tls-key")
+    if tls is None and server.tls_cert is not None and server.tls_key is not None:
+        tls, names = (server.tls_cert, server.tls_key), ("server.tls_cert", "server.tls_key")
+    if tls is not None:
+        from rivermouth.cli.certificate import usable
+
+        usable(tls, names)
+    return tls
 
 
 def until_stopped(
@@ -86,11 +123,25 @@ def until_stopped(
     scripted: bool,
     tls: Tls | None = None,
     warm: str | None = None,
+    reread: Reread | None = None,
+    first_key: Callable[[Issued], None] | None = None,
 ) -> None:
     """Serves in this thread until a signal or `ready`'s server is stopped, and closes the sockets."""
     try:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
-            runner.run(serving(config, data, sockets, ready, scripted=scripted, tls=tls, warm=warm))
+            runner.run(
+                serving(
+                    config,
+                    data,
+                    sockets,
+                    ready,
+                    scripted=scripted,
+                    tls=tls,
+                    warm=warm,
+                    reread=reread,
+                    first_key=first_key,
+                )
+            )
     finally:
         close(sockets)
 

@@ -1,7 +1,8 @@
 """The configuration: `load` it, and every fault in it is named with its file, line and key.
 
-schema: the tables and their keys.  shape: does a document have that shape.  lines: on which line is a key.
-check: what needs two tables to judge.  presets: the providers that need only a key.
+schema: the tables and their keys.  values: what these hold.  shape: does a document have that shape.  lines: on which
+line is a key.  check, network: what needs more to judge.  presets: the providers that need only a key.  live: what a
+server that runs takes over.
 """
 
 from __future__ import annotations
@@ -12,46 +13,75 @@ from rivermouth.config.presets import PRESETS, Preset
 from rivermouth.config.problems import ConfigError, Problem
 from rivermouth.config.schema import (
     AccountsConfig,
+    Budget,
     ChatConfig,
     Config,
     EndpointConfig,
     GeminiConfig,
     HttpConfig,
+    KeyConfig,
+    LimitsConfig,
     LocalConfig,
+    LogConfig,
     ModelConfig,
     OpenAiConfig,
+    OutboundConfig,
+    PolicyConfig,
     Price,
+    PriceCeiling,
     ProviderConfig,
     ProviderTimeouts,
+    RateLimits,
     RecordsConfig,
     ResilienceConfig,
+    Role,
     RoutingBlockConfig,
+    Scope,
     ServerConfig,
+    SovereigntyConfig,
+    TelemetryConfig,
     TimeoutsConfig,
 )
+from rivermouth.config.values import DIRECT, Capability, Order, Retention
 
 __all__ = [
     "BUILT_IN",
+    "DIRECT",
     "PRESETS",
     "AccountsConfig",
+    "Budget",
+    "Capability",
     "ChatConfig",
     "Config",
     "ConfigError",
     "EndpointConfig",
     "GeminiConfig",
     "HttpConfig",
+    "KeyConfig",
+    "LimitsConfig",
     "LocalConfig",
+    "LogConfig",
     "ModelConfig",
     "OpenAiConfig",
+    "Order",
+    "OutboundConfig",
+    "PolicyConfig",
     "Preset",
     "Price",
+    "PriceCeiling",
     "Problem",
     "ProviderConfig",
     "ProviderTimeouts",
+    "RateLimits",
     "RecordsConfig",
     "ResilienceConfig",
+    "Retention",
+    "Role",
     "RoutingBlockConfig",
+    "Scope",
     "ServerConfig",
+    "SovereigntyConfig",
+    "TelemetryConfig",
     "TimeoutsConfig",
     "apart_from",
     "default_model_doubt",

@@ -5,27 +5,28 @@ Pure: the environment and the known dialects arrive as arguments.
 
 from __future__ import annotations
 
-import ipaddress
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 from urllib.parse import urlsplit
 
 import msgspec
 
 from rivermouth.config.presets import PRESETS, QUIRKS, REGION, Preset
-from rivermouth.config.problems import did_you_mean
+from rivermouth.config.problems import KeyPath, did_you_mean
 from rivermouth.config.schema import (
+    Budget,
     ChatConfig,
     Config,
     ConfigFile,
     EndpointConfig,
-    HttpConfig,
+    PolicyConfig,
     ProviderConfig,
     ProviderTable,
     ServerConfig,
 )
 from rivermouth.config.shape import Fault
+from rivermouth.config.zones import zone_fault
 from rivermouth.loopback import is_loopback
 from rivermouth.secrets import Secret
 
@@ -203,11 +204,22 @@ def is_at(url: str, host: str, port: int) -> bool:
 
 def references(config: Config, disabled: frozenset[str]) -> Iterator[Fault]:
     """Names that point nowhere."""
+    classes = config.sovereignty.classes
+    if config.server.policy is not None:
+        yield from _policy(config, ("server", "policy"), config.server.policy)
+    for name, key in config.keys.items():
+        if key.policy is not None:
+            yield from _policy(config, ("keys", name, "policy"), key.policy)
+        yield from _zone(("keys", name, "budget", "zone"), key.budget)
+    for name, policy in config.policies.items():
+        yield from _policy_faults(config, name, policy)
     for name, endpoint in config.endpoints.items():
         if "/" in name:
             yield Fault(("endpoints", name), "an endpoint's id has no '/': that is provider/model")
         if endpoint.provider not in config.providers and endpoint.provider not in BUILT_IN:
             yield Fault(("endpoints", name, "provider"), _missing_provider(endpoint.provider, config, disabled))
+        if classes and endpoint.sovereignty is not None and endpoint.sovereignty not in classes:
+            yield Fault(("endpoints", name, "sovereignty"), _no_class(endpoint.sovereignty, classes))
     for name, model in config.models.items():
         for number, ref in enumerate(model.endpoints):
             if find_endpoint(config, ref) is None:
@@ -215,6 +227,45 @@ def references(config: Config, disabled: frozenset[str]) -> Iterator[Fault]:
                 known = did_you_mean(ref, config.endpoints)
                 missing = _missing_provider(provider, config, disabled) if slash else f"no such endpoint{known}"
                 yield Fault(("models", name, "endpoints", number), missing)
+        if model.policy is not None:
+            yield from _policy(config, ("models", name, "policy"), model.policy)
+        for ref in model.weights:
+            if ref not in model.endpoints:
+                near = did_you_mean(ref, model.endpoints)
+                yield Fault(("models", name, "weights", ref), f"not one of its endpoints{near}")
+
+
+def _policy(config: Config, path: KeyPath, name: str) -> Iterator[Fault]:
+    if name not in config.policies:
+        yield Fault(path, f"no policy is called {name}{did_you_mean(name, config.policies)}")
+
+
+def _policy_faults(config: Config, name: str, policy: PolicyConfig) -> Iterator[Fault]:
+    path, classes = ("policies", name), config.sovereignty.classes
+    yield from _zone((*path, "budget", "zone"), policy.budget)
+    if not _NAME.fullmatch(name):
+        yield Fault(path, "a policy's name has letters, digits, '.', '_' and '-'")
+    if policy.sovereignty_min is not None and policy.sovereignty_min not in classes:
+        yield Fault((*path, "sovereignty_min"), _no_class(policy.sovereignty_min, classes))
+    for number, wanted in enumerate(policy.sovereignty or ()):
+        if classes and wanted not in classes:
+            yield Fault((*path, "sovereignty", number), _no_class(wanted, classes))
+    known = {*config.endpoints, *(ref for model in config.models.values() for ref in model.endpoints)}
+    for ref in policy.weights:
+        if ref not in known:
+            yield Fault((*path, "weights", ref), f"no such endpoint{did_you_mean(ref, known)}")
+
+
+def _zone(path: KeyPath, budget: Budget | None) -> Iterator[Fault]:
+    fault = zone_fault(budget.zone) if budget is not None else None
+    if fault is not None:
+        yield Fault(path, fault)
+
+
+def _no_class(name: str, classes: Sequence[str]) -> str:
+    if not classes:
+        return "sovereignty.classes, which says the order of the classes, is not set"
+    return f"{name} is not among sovereignty.classes{did_you_mean(name, classes)}"
 
 
 def default_model_doubt(config: Config, known: Iterable[str]) -> str | None:
@@ -274,20 +325,12 @@ def chat_clocks(chat: ChatConfig, environ: Mapping[str, str]) -> ChatConfig:
     return msgspec.structs.replace(chat, **wanted) if wanted else chat
 
 
-def proxies(http: HttpConfig) -> Iterator[Fault]:
-    """What looks like an address and is none."""
-    for number, network in enumerate(http.trusted_proxies):
-        try:
-            ipaddress.ip_network(network)
-        except ValueError as error:
-            yield Fault(("http", "trusted_proxies", number), str(error))
-
-
-def exposure(server: ServerConfig) -> Iterator[Fault]:
+def exposure(server: ServerConfig, *, keyed: bool) -> Iterator[Fault]:
     """An open server belongs on loopback (R16)."""
-    if not is_loopback(server.host) and not server.keys and not server.allow_open:
+    keyed = keyed or bool(server.keys) or server.require_keys
+    if not is_loopback(server.host) and not keyed and not server.allow_open:
         yield Fault(
             ("server", "host"),
             f"{server.host} can be reached from other machines and no key is asked for: "
-            "set server.keys, or server.allow_open = true to leave it open to all",
+            "set server.keys or server.require_keys, or server.allow_open = true to leave it open to all",
         )

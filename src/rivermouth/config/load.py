@@ -1,7 +1,7 @@
 """`rivermouth.toml` and the environment to a `Config`, or to a list of everything that is wrong with them.
 
-Reading the file, and the authorities that it names, is the only I/O.  A file that cannot be used changes nothing: the
-caller keeps the `Config` it has.
+Reading the file, and the authorities and secrets that it names, is the only I/O.  A file that cannot be used changes
+nothing: the caller keeps the `Config` it has.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
-from rivermouth.config import check
+from rivermouth.config import check, network, telemetry
 from rivermouth.config.lines import key_lines
 from rivermouth.config.problems import ConfigError, KeyPath, Problem, dotted
 from rivermouth.config.schema import Config, ConfigFile
@@ -58,7 +58,7 @@ def parse(
         tree = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError([_syntax(error, name, text)]) from None
-    hook = secrets_from(environ)
+    hook = secrets_from(environ, Path(name).absolute().parent)
     wrong = faults(tree, ConfigFile, hook)
     if wrong:
         raise ConfigError(_problems(wrong, name, text))
@@ -78,7 +78,7 @@ def override(config: Config, *, host: str | None = None, port: int | None = None
     """
     given: dict[str, Any] = {k: v for k, v in (("host", host), ("port", port)) if v is not None}
     server = msgspec.structs.replace(config.server, **given)
-    wrong = list(check.exposure(server))
+    wrong = list(check.exposure(server, keyed=bool(config.keys)))
     if wrong:
         raise ConfigError([Problem("command line", 0, option, fault.message) for fault in wrong])
     return msgspec.structs.replace(config, server=server)
@@ -99,11 +99,18 @@ def _complete(
     file: ConfigFile, name: str, environ: Mapping[str, str], dialects: frozenset[str]
 ) -> tuple[Config, list[Fault]]:
     providers, wrong = check.providers(file, environ, dialects)
+    for each, table in file.providers.items():
+        if table.proxy is not None and each in providers:
+            providers[each] = msgspec.structs.replace(providers[each], proxy=table.proxy)
     shared = {f: getattr(file, f) for f in ConfigFile.__struct_fields__ if f != "providers"}
     config = Config(providers=providers, file=name or None, **shared)
-    config = msgspec.structs.replace(config, chat=check.chat_clocks(file.chat, environ))
+    config = msgspec.structs.replace(
+        config, chat=check.chat_clocks(file.chat, environ), telemetry=telemetry.as_wanted(file.telemetry, environ)
+    )
     disabled = frozenset(n for n, table in file.providers.items() if not table.enabled)
-    wrong += [*check.references(config, disabled), *check.exposure(file.server), *check.proxies(file.http)]
+    wrong += network.faults(file)
+    wrong += [*check.references(config, disabled), *check.exposure(file.server, keyed=bool(file.keys))]
+    wrong += telemetry.faults_of(config.telemetry, environ)
     return config, wrong
 
 
@@ -135,22 +142,32 @@ def _anchored(config: Config, folder: Path) -> Config:
     local = config.local
     if local.catalog:
         local = msgspec.structs.replace(local, catalog=_beside(folder, local.catalog))
-    return msgspec.structs.replace(config, providers=providers, data_dir=data_dir, local=local)
+    server, outbound = config.server, config.outbound
+    if server.tls_cert is not None and server.tls_key is not None:
+        cert, key = _beside(folder, server.tls_cert), _beside(folder, server.tls_key)
+        server = msgspec.structs.replace(server, tls_cert=cert, tls_key=key)
+    if outbound.ca_file is not None:
+        outbound = msgspec.structs.replace(outbound, ca_file=_beside(folder, outbound.ca_file))
+    return msgspec.structs.replace(
+        config, providers=providers, data_dir=data_dir, local=local, server=server, outbound=outbound
+    )
 
 
 def _untrusted(config: Config) -> Iterator[Fault]:
     """Authorities that cannot be read; their providers could not be asked."""
-    for name, provider in config.providers.items():
-        if provider.ca_file is None:
+    files: list[tuple[KeyPath, str | None]] = [(("outbound", "ca_file"), config.outbound.ca_file)]
+    files += [(("providers", name, "ca_file"), provider.ca_file) for name, provider in config.providers.items()]
+    for path, file in files:
+        if file is None:
             continue
         import ssl  # slow to import, and few configurations name an authority
 
         try:
-            ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cafile=provider.ca_file)
+            ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cafile=file)
         except ssl.SSLError:
-            yield Fault(("providers", name, "ca_file"), f"{provider.ca_file} holds no certificate in PEM")
+            yield Fault(path, f"{file} holds no certificate in PEM")
         except OSError as error:
-            yield Fault(("providers", name, "ca_file"), f"{provider.ca_file} cannot be read: {error.strerror}")
+            yield Fault(path, f"{file} cannot be read: {error.strerror}")
 
 
 def _unsigned(config: Config) -> Iterator[Fault]:

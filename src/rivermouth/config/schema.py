@@ -6,69 +6,73 @@ by the constraints beside them; what needs two tables to judge (does this endpoi
 
 from __future__ import annotations
 
-import re
-from typing import Annotated, Any, Final, Literal
+from datetime import date
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
 
+from rivermouth.config.values import (
+    DIRECT,
+    MIB,
+    BaseUrl,
+    Capability,
+    Device,
+    Duration,
+    HostName,
+    KeptTime,
+    LongestRetention,
+    NetworkName,
+    NonNegativeS,
+    Order,
+    Origin,
+    Port,
+    PositiveS,
+    Target,
+    Text,
+    Weight,
+    shaped,
+)
 from rivermouth.secrets import Secret
-
-MIB: Final = 1024 * 1024
-
-
-def shaped(pattern: str, says: str) -> Meta:
-    """A constraint with the sentence that is said of a text that does not keep it."""
-    return Meta(pattern=pattern, description=says)
-
-
-Port = Annotated[int, Meta(ge=0, le=65535)]
-PositiveS = Annotated[float, Meta(gt=0, le=86_400)]
-NonNegativeS = Annotated[float, Meta(ge=0, le=86_400)]
-Text = Annotated[str, Meta(min_length=1)]
-Device = Annotated[str, shaped("^(NPU|GPU|CPU)([.][0-9]+)?$", "must be NPU, GPU or CPU, or one of several as in GPU.1")]
-BaseUrl = Annotated[str, shaped(r"^https?://[^/\s]+", "must begin with http:// or https://, and a host")]
-Target = Annotated[str, shaped(r"^[\w.]+:[\w.]+$", 'must be a module and a function, as in "package.module:stream"')]
-HostName = Annotated[
-    str,
-    shaped(r"^([^\s:/*]+|\[[0-9A-Fa-f:.]+\])$", 'must be a name alone, without scheme, port and path: "example.org"'),
-]
-Network = Annotated[
-    str, shaped(r"^[0-9A-Fa-f:.]+(/[0-9]{1,3})?$", 'must be an address or a network, as in "127.0.0.1" or "10.0.0.0/8"')
-]
-Origin = Annotated[
-    str,
-    shaped(
-        r"^([*]|null|[A-Za-z][A-Za-z0-9+.-]*://([*]|[^\s/*]+(:[*])?)/?)$",
-        'must be an origin as in "https://example.org", without a path; or "http://host:*", "scheme://*", "*"',
-    ),
-]
-
-
-class Duration(float):
-    """Seconds, written as a number or as Ollama writes them: "5m", "1h30m", "-1" (negative: for ever)."""
-
-    _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
-    _PART: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
-    _WHOLE: Final = re.compile(rf"-?(?:{_PART.pattern})+")
-
-    @classmethod
-    def parse(cls, value: Any) -> Duration:
-        """Raises `ValueError` for what is no duration."""
-        if isinstance(value, bool) or not isinstance(value, int | float | str):
-            raise ValueError(f"expected a duration as in 300 or '5m', got {type(value).__name__}")
-        if isinstance(value, int | float):
-            return cls(value)
-        if re.fullmatch(r"-?\d+", value):
-            return cls(int(value))
-        if not cls._WHOLE.fullmatch(value):
-            raise ValueError(f"expected a duration as in 300 or '5m', got {value!r}")
-        seconds = sum(float(n) * cls._UNITS[u] for n, u in cls._PART.findall(value))
-        return cls(-seconds if value.startswith("-") else seconds)
 
 
 class Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A table of the file."""
+
+
+Role = Literal["user", "auditor", "admin"]
+"""What a key is for: calling models; reading what everybody did; that, calling, and changing."""
+
+Scope = Literal["generate", "embed", "models", "manage", "chat"]
+"""What of the server a key may use."""
+
+PerMinute = Annotated[int, Meta(ge=1, le=1_000_000_000)]
+
+
+class RateLimits(Table, frozen=True, kw_only=True):
+    """How much may be asked for.  What is not set has no limit."""
+
+    requests_per_minute: PerMinute | None = None
+    """Calls that may begin in any minute."""
+    tokens_per_minute: PerMinute | None = None
+    """Tokens in any minute: estimated when a call begins, corrected when it ends."""
+    concurrent: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
+    """Calls that may run at once, streams or not."""
+
+
+class Budget(Table, frozen=True, kw_only=True):
+    """How much may be spent.  A call begins only if its estimate still fits; one that runs is not cut."""
+
+    amount: Annotated[float, Meta(ge=0, le=1_000_000_000)]
+    """For each period, in `currency`."""
+    currency: Annotated[str, shaped(r"^[A-Z]{3}$", 'must be three capital letters, as in "EUR"')]
+    """Three capital letters, as in "EUR".  An endpoint whose price is in another one is not asked."""
+    period: Literal["day", "month"] = "month"
+    """When it begins anew: at midnight, or at that of the first of the month."""
+    zone: Annotated[str, shaped(r"^[A-Za-z][\w+-]*(/[\w+-]+)*$", 'must be a time zone, as in "Europe/Berlin"')] = "UTC"
+    """Whose midnight: a time zone as in "Europe/Berlin"."""
+    unpriced: Literal["refuse", "free"] = "refuse"
+    """Endpoints without a price: "refuse" does not ask them, "free" takes them for free."""
 
 
 class ServerConfig(Table, frozen=True, kw_only=True):
@@ -80,10 +84,40 @@ class ServerConfig(Table, frozen=True, kw_only=True):
     """The port to listen on; 0 takes a free one."""
     keys: tuple[Secret, ...] = ()
     """What clients may call with: any of these opens every dialect, and without one no key is asked for (R16)."""
+    require_keys: bool = False
+    """Asks for a key though none is configured: those of the database open the server, and no others."""
     allow_open: bool = False
     """Allows an address other than loopback without `keys`."""
+    policy: Text | None = None
+    """The name of a policy that holds for every call."""
     default_model: Text | None = None
     """What answers for the names "dummy" and "tgi" (R15), and whom `rivermouth chat` talks to unasked."""
+    tls_cert: Text | None = None
+    """The certificate chain (PEM), for TLS; a relative path is beside this file, and `--tls-cert` wins."""
+    tls_key: Text | None = None
+    """Its private key (PEM)."""
+    watch: bool = True
+    """Reads this file again when it, or a file that it names, has changed; SIGHUP does so in any case."""
+
+
+class KeyConfig(Table, frozen=True, kw_only=True):
+    """A key of one caller, beside `server.keys`, which are everybody's."""
+
+    key: Secret
+    """What the caller sends."""
+    policy: Text | None = None
+    """The name of a policy that holds for all its calls."""
+    models: tuple[Text, ...] | None = None
+    """Patterns of the model names that it may ask for; without it all."""
+    role: Role = "user"
+    """ "user" calls models, "auditor" reads what happened under /platform/v1, "admin" does both and changes things."""
+    scopes: tuple[Scope, ...] | None = None
+    """All that it may use of "generate", "embed", "models", "manage" (pull, copy, delete) and "chat"; without this what
+    its role may."""
+    user: Text | None = None
+    """Whose key it is, in your own words."""
+    limits: RateLimits = RateLimits()
+    budget: Budget | None = None
 
 
 class ProviderTimeouts(Table, frozen=True, kw_only=True):
@@ -114,6 +148,8 @@ class ProviderTable(Table, frozen=True, kw_only=True):
     """The profile of AWS's own configuration to sign with; without it, what AWS's tools would take."""
     ca_file: Text | None = None
     """An authority (PEM) to trust beside the system's; a relative path is beside this file."""
+    proxy: Secret | None = None
+    """The proxy on the way to it, in place of that of `[outbound]` or the environment; "direct" is none."""
     headers: dict[str, Secret] = {}
     """Further headers of every request to it."""
     timeouts: ProviderTimeouts = ProviderTimeouts()
@@ -138,6 +174,8 @@ class Price(Table, frozen=True, kw_only=True):
     """For `per` tokens of the prompt that the provider had cached; without it the same as `input`."""
     per: Annotated[int, Meta(gt=0)] = 1_000_000
     """How many tokens the prices are for."""
+    since: date | None = None
+    """The day from which they hold, for whoever reads the file; a call costs what the file says when it is made."""
 
     def cost(self, input_tokens: int, output_tokens: int, cached_tokens: int = 0) -> float:
         """The amount, in `currency`, for this many tokens; `cached_tokens` are some of `input_tokens`."""
@@ -153,7 +191,7 @@ class EndpointConfig(Table, frozen=True, kw_only=True):
     provider: Text
     """A provider of this file or of the environment, or "local"."""
     model: Text
-    """The model's name there."""
+    """The model's name there; "*" says the same of all that have no entry of their own."""
     version: str | None = None
     """Which version of the model that is."""
     region: str | None = None
@@ -161,8 +199,16 @@ class EndpointConfig(Table, frozen=True, kw_only=True):
     sovereignty: str | None = None
     """Its class of sovereignty, in your own words."""
     retention: str | None = None
-    """How long what it is sent is kept there, in your own words."""
+    """How long what it is sent is kept there: "none", a time as in "12h", "30d", "1y", or your own words, which no
+    policy with a longest time takes for one."""
     price: Price | None = None
+    capabilities: tuple[Capability, ...] | None = None
+    """All that it can take or do of: "audio", "files", "images", "json_schema", "reasoning", "tools".  Without this it
+    is tried with everything, but by no policy that requires something."""
+    context_tokens: Annotated[int, Meta(gt=0)] | None = None
+    """How much of prompt and answer it takes; a prompt that is clearly longer goes elsewhere."""
+    records_text: bool = True
+    """false keeps no text of the calls that went there, whatever `records.text` says, and drops what there was."""
 
 
 class ModelConfig(Table, frozen=True, kw_only=True):
@@ -170,6 +216,70 @@ class ModelConfig(Table, frozen=True, kw_only=True):
 
     endpoints: Annotated[tuple[Text, ...], Meta(min_length=1)]
     """Names of `[endpoints]`, or "provider/model", tried in this order."""
+    policy: Text | None = None
+    """The name of a policy that holds for whoever asks for this model."""
+    order: Order = "listed"
+    """The order in which they are tried: "listed", "price" (cheapest first), "weighted" (drawn), "least_busy"."""
+    weights: dict[str, Weight] = {}
+    """By endpoint, for "weighted" and "least_busy"; 1 where it is not said, and 0 comes last."""
+
+
+class SovereigntyConfig(Table, frozen=True, kw_only=True):
+    """Your classes of sovereignty."""
+
+    classes: tuple[Text, ...] = ()
+    """All of them, the strictest first."""
+
+
+class PriceCeiling(Table, frozen=True, kw_only=True):
+    """What an endpoint may cost at most; each for itself."""
+
+    input: Annotated[float, Meta(ge=0)]
+    """For `per` tokens of the prompt."""
+    output: Annotated[float, Meta(ge=0)]
+    """For `per` tokens of the answer."""
+    currency: Annotated[str, shaped(r"^[A-Z]{3}$", 'must be three capital letters, as in "EUR"')]
+    """Three capital letters, as in "EUR"; prices in another currency are above it."""
+    per: Annotated[int, Meta(gt=0)] = 1_000_000
+    """How many tokens the prices are for."""
+
+
+class PolicyConfig(Table, frozen=True, kw_only=True):
+    """Where calls may go.  A rule that is not there restricts nothing; one that is there refuses what is not known."""
+
+    regions: tuple[Text, ...] | None = None
+    """Patterns of the regions that may compute, as in ["eu-*"]."""
+    sovereignty: tuple[Text, ...] | None = None
+    """The classes that may serve."""
+    sovereignty_min: Text | None = None
+    """The least strict class that may serve, by the order of `sovereignty.classes`."""
+    providers: tuple[Text, ...] | None = None
+    """Patterns of the providers that may serve."""
+    retention_max: LongestRetention | None = None
+    """The longest time for which what is sent may be kept there: "none", or as in "30d"."""
+    price_max: PriceCeiling | None = None
+    requires: tuple[Capability, ...] = ()
+    """What an endpoint must be able to do, whether or not a call needs it."""
+    context_min_tokens: Annotated[int, Meta(gt=0)] | None = None
+    """The smallest context that an endpoint may have."""
+    order: Order | None = None
+    """The order in which they are tried, in place of the model's own."""
+    prefer: tuple[Text, ...] = ()
+    """Patterns of endpoints: what matches an earlier one is tried first, whatever `order` says."""
+    weights: dict[str, Weight] = {}
+    """By endpoint, in place of the model's own."""
+    fallback: bool = True
+    """false tries the first and no other."""
+    records_text: bool = True
+    """false keeps no text of its calls, whatever `records.text` says, and drops what there was."""
+    budget: Budget | None = None
+
+
+class LimitsConfig(RateLimits, frozen=True, kw_only=True):
+    """Limits of the whole server, those without a key and the chat included, beside those of the keys."""
+
+    expected_output_tokens: Annotated[int, Meta(ge=1, le=10_000_000)] = 1024
+    """How long an answer is taken to be, when a call begins that does not limit it."""
 
 
 class ResilienceConfig(Table, frozen=True, kw_only=True):
@@ -215,12 +325,28 @@ class HttpConfig(Table, frozen=True, kw_only=True):
         "vscode-webview://*",
     )
     """Web pages that may call: an origin, "http://host:*" for all its ports, "scheme://*", or "*" (R26)."""
-    trusted_proxies: tuple[Network, ...] = ()
-    """Addresses, or networks as in "10.0.0.0/8", of proxies whose X-Forwarded-For is believed."""
     base_path: Annotated[str, shaped(r"^(/[^/\s]+)*$", 'must begin with a slash and not end in one, as in "/llm"')] = ""
     """A path before every route, for a reverse proxy that passes it on."""
+    trusted_proxies: tuple[NetworkName, ...] = ()
+    """Addresses and networks of reverse proxies: only from them, and only as far as they wrote it, is it believed who a
+    client is, by which scheme it came and which host it asked."""
+    proxy_headers: Literal["x-forwarded", "forwarded"] = "x-forwarded"
+    """How they say so: X-Forwarded-For, -Proto and -Host, or Forwarded.  The other family is not read."""
     body_limit_bytes: Annotated[int, Meta(ge=1024)] = 32 * MIB
     """The largest request body that is read."""
+
+
+class OutboundConfig(Table, frozen=True, kw_only=True):
+    """The way to providers.  A provider on this machine is always called directly."""
+
+    proxy: Secret | None = None
+    """An HTTP proxy, as in "http://proxy.example.org:3128", with user and password where it wants them; "direct" is
+    none.  Without this the environment's HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY hold."""
+    no_proxy: tuple[Text, ...] = ()
+    """Who is called directly in spite of `proxy`: names (with all below them), addresses, networks, each also with a
+    port, or "*"."""
+    ca_file: Text | None = None
+    """An authority (PEM) to trust beside the system's, for every provider: that of a proxy that opens TLS."""
 
 
 class RoutingBlockConfig(Table, frozen=True, kw_only=True):
@@ -228,8 +354,8 @@ class RoutingBlockConfig(Table, frozen=True, kw_only=True):
 
     key: Text = "llmeu"
     """The member's name."""
-    send: Literal["always", "never"] = "always"
-    """ "always" sends it on every stream and reply of OpenAI's chat, "never" on none."""
+    send: Literal["always", "policy", "never"] = "always"
+    """ "always" sends it on every stream and reply of OpenAI's chat, "policy" where a policy held, "never" on none."""
 
 
 class OpenAiConfig(Table, frozen=True, kw_only=True):
@@ -249,8 +375,12 @@ class GeminiConfig(Table, frozen=True, kw_only=True):
 class RecordsConfig(Table, frozen=True, kw_only=True):
     """What the record of a call holds."""
 
-    text: Literal["none"] = "none"
-    """How much of prompts and answers a record holds; nothing but "none" can be asked for."""
+    text: Literal["none", "all"] = "none"
+    """ "all" keeps what was asked and answered beside the record; "none" keeps nothing, and drops what there was."""
+    text_retention: KeptTime = "30d"
+    """For how long such a text is kept."""
+    retention: KeptTime | None = None
+    """For how long a record is kept, with all that it says; without it for ever."""
 
 
 class ChatConfig(Table, frozen=True, kw_only=True):
@@ -330,16 +460,43 @@ class LocalConfig(Table, frozen=True, kw_only=True):
     """The largest model that is pulled, all its files together."""
 
 
+class LogConfig(Table, frozen=True, kw_only=True):
+    """The log, on stderr: one event a line, without prompts, answers and secrets."""
+
+    format: Literal["auto", "json", "text"] = "auto"
+    """ "json", "text", or "auto": text on a terminal, JSON elsewhere."""
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    """The least important lines that are written."""
+    calls: bool = True
+    """Writes a line for each call that ended: how, with which model and tokens, how long it took."""
+
+
+class TelemetryConfig(Table, frozen=True, kw_only=True):
+    """Traces by OpenTelemetry; where they go, and how many, its own variables say."""
+
+    traces: Literal["off", "otlp"] | None = None
+    """ "otlp" sends each call's spans to a collector; without it OTEL_TRACES_EXPORTER says, and else it is "off"."""
+    trust_clients: bool = True
+    """Goes on with the trace that a client's `traceparent` names, and with its sampling; false only links to it."""
+    propagate: bool = True
+    """Tells providers which trace a call is part of, by `traceparent`, while traces are on."""
+
+
 class ConfigFile(Table, frozen=True, kw_only=True):
     """The whole file."""
 
     server: ServerConfig = ServerConfig()
+    keys: dict[str, KeyConfig] = {}
     providers: dict[str, ProviderTable] = {}
     endpoints: dict[str, EndpointConfig] = {}
     models: dict[str, ModelConfig] = {}
+    policies: dict[str, PolicyConfig] = {}
+    sovereignty: SovereigntyConfig = SovereigntyConfig()
+    limits: LimitsConfig = LimitsConfig()
     resilience: ResilienceConfig = ResilienceConfig()
     timeouts: TimeoutsConfig = TimeoutsConfig()
     http: HttpConfig = HttpConfig()
+    outbound: OutboundConfig = OutboundConfig()
     routing_block: RoutingBlockConfig = RoutingBlockConfig()
     openai: OpenAiConfig = OpenAiConfig()
     gemini: GeminiConfig = GeminiConfig()
@@ -347,6 +504,8 @@ class ConfigFile(Table, frozen=True, kw_only=True):
     chat: ChatConfig = ChatConfig()
     accounts: AccountsConfig = AccountsConfig()
     local: LocalConfig = LocalConfig()
+    log: LogConfig = LogConfig()
+    telemetry: TelemetryConfig = TelemetryConfig()
     data_dir: Text | None = None
     """Where models and records are kept, beside this file if relative; `--data-dir` and `RIVERMOUTH_DATA` win."""
 
@@ -365,6 +524,7 @@ class ProviderConfig(msgspec.Struct, frozen=True, kw_only=True):
     region: str | None = None
     profile: str | None = None
     ca_file: str | None = None
+    proxy: Secret | None = None
     headers: dict[str, Secret] = {}
     timeouts: ProviderTimeouts = ProviderTimeouts()
     python: str | None = None
@@ -376,12 +536,17 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that was configured, checked and complete.  `file` is where it was read from, if anywhere."""
 
     server: ServerConfig = ServerConfig()
+    keys: dict[str, KeyConfig] = {}
     providers: dict[str, ProviderConfig] = {}
     endpoints: dict[str, EndpointConfig] = {}
     models: dict[str, ModelConfig] = {}
+    policies: dict[str, PolicyConfig] = {}
+    sovereignty: SovereigntyConfig = SovereigntyConfig()
+    limits: LimitsConfig = LimitsConfig()
     resilience: ResilienceConfig = ResilienceConfig()
     timeouts: TimeoutsConfig = TimeoutsConfig()
     http: HttpConfig = HttpConfig()
+    outbound: OutboundConfig = OutboundConfig()
     routing_block: RoutingBlockConfig = RoutingBlockConfig()
     openai: OpenAiConfig = OpenAiConfig()
     gemini: GeminiConfig = GeminiConfig()
@@ -389,6 +554,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     chat: ChatConfig = ChatConfig()
     accounts: AccountsConfig = AccountsConfig()
     local: LocalConfig = LocalConfig()
+    log: LogConfig = LogConfig()
+    telemetry: TelemetryConfig = TelemetryConfig(traces="off")
     data_dir: str | None = None
     file: str | None = None
 
@@ -400,8 +567,10 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def secrets(self) -> tuple[Secret, ...]:
         """Every secret of this configuration, for `redact`."""
-        found = list(self.server.keys)
+        found = [*self.server.keys, *(k.key for k in self.keys.values())]
         for provider in self.providers.values():
             found += [provider.api_key] if provider.api_key is not None else []
             found += provider.headers.values()
+        proxies = (self.outbound.proxy, *(provider.proxy for provider in self.providers.values()))
+        found += [proxy for proxy in proxies if proxy is not None and proxy.reveal() != DIRECT]
         return tuple(found)

@@ -7,20 +7,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Final, Literal, NamedTuple, Union, get_args, get_origin
 
 import msgspec
 
 from rivermouth.config.problems import KeyPath, did_you_mean
-from rivermouth.config.schema import Duration
+from rivermouth.config.values import Duration
 from rivermouth.secrets import Secret
 
-NOT_YET: Final[dict[KeyPath, str]] = {
-    ("policies",): "not yet supported",
-    ("models", "*", "policy"): "not yet supported",
-}
-"""Keys that the design knows and this version does not: refused in so many words, never read and ignored."""
+FROM_FILE: Final = "file:"
+"""What a secret that stands in a file begins with, here and in its label."""
+SECRET_CAP_BYTES: Final = 64 * 1024
 
 _TOML_NAMES: Final = {
     "object": "table",
@@ -43,22 +42,26 @@ class Fault(NamedTuple):
 Hook = Callable[[type, Any], Any]
 
 
-def secrets_from(environ: Mapping[str, str]) -> Hook:
-    """A msgspec `dec_hook` that makes `Secret` (resolving "env:NAME") and `Duration` values."""
+def secrets_from(environ: Mapping[str, str], folder: Path = Path()) -> Hook:
+    """A msgspec `dec_hook` that makes `Secret` (resolving "env:NAME", and "file:PATH" in `folder`) and `Duration`
+    values.
+    """
 
     def hook(wanted: type, value: Any) -> Any:
         if wanted is Duration:
             return Duration.parse(value)
         if wanted is Secret:
-            return _secret(value, environ)
+            return _secret(value, environ, folder)
         raise NotImplementedError(wanted)
 
     return hook
 
 
-def _secret(value: Any, environ: Mapping[str, str]) -> Secret:
+def _secret(value: Any, environ: Mapping[str, str], folder: Path) -> Secret:
     if not isinstance(value, str):
         raise ValueError("expected a string")
+    if value.startswith(FROM_FILE):
+        return _secret_of(folder / Path(value.removeprefix(FROM_FILE)).expanduser())
     if not value.startswith("env:"):
         if not value:
             raise ValueError("is empty")
@@ -68,6 +71,20 @@ def _secret(value: Any, environ: Mapping[str, str]) -> Secret:
     if not found:
         raise ValueError(f"the environment variable {name} is not set")
     return Secret(found, label=name)
+
+
+def _secret_of(file: Path) -> Secret:
+    """What a file holds, without the end of its line."""
+    try:
+        with file.open("rb") as opened:
+            found = opened.read(SECRET_CAP_BYTES + 1).decode().rstrip("\r\n")
+    except OSError as error:
+        raise ValueError(f"{file} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ValueError(f"{file} is not UTF-8") from None
+    if not found or len(found) > SECRET_CAP_BYTES or "\n" in found:
+        raise ValueError(f"{file} does not hold one line with a secret")
+    return Secret(found, label=f"{FROM_FILE}{file}")
 
 
 def faults(tree: Mapping[str, Any], shape: type[msgspec.Struct], hook: Hook) -> list[Fault]:
@@ -85,7 +102,7 @@ def _table(tree: Any, shape: type[msgspec.Struct], path: KeyPath, hook: Hook) ->
         if key in fields:
             yield from _value(value, fields[key].type, here, hook)
         else:
-            yield Fault(here, _not_yet(here) or f"unknown key{did_you_mean(key, fields)}")
+            yield Fault(here, f"unknown key{did_you_mean(key, fields)}")
     for name, field in fields.items():
         if field.required and name not in tree:
             yield Fault(path, f"the key {name} is missing")
@@ -139,13 +156,6 @@ def _plain(wanted: Any) -> Any:
             wanted = some[0]
         else:
             return wanted
-
-
-def _not_yet(path: KeyPath) -> str | None:
-    for pattern, message in NOT_YET.items():
-        if len(pattern) == len(path) and all(p in ("*", q) for p, q in zip(pattern, path, strict=True)):
-            return message
-    return None
 
 
 def _toml_name(value: Any) -> str:

@@ -12,6 +12,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
+from rivermouth.ir.allowance import Allowance
 from rivermouth.ir.errors import ApiError
 from rivermouth.ir.events import Event
 from rivermouth.ir.reply import EmbedReply, ModelInfo, Reply
@@ -196,6 +197,7 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     `variant(surface, route, query, headers)` is the surface as this request means it, where the framing depends on more
     than the path (R8, R20); the encoder sees its options, the client its `stream_type`.
     `reroute(route, body, model)` is the route that this body means, where one path does two things.
+    `limit_headers(allowance, now_ns)` says in headers what a caller has left of its limits (Unix nanoseconds).
     `documents` encodes this dialect's other answers, by operation, as `function(value, answer) -> bytes`; the value is
     a `ServerInfo` for INFO and None for HEALTH.
     `bodies` parses its other requests (pull, copy, delete, show), by operation, as `function(body) -> value`.
@@ -235,5 +237,6 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     encode_models: Callable[[list[ModelInfo], Route], bytes] | None = None
     encode_model: Callable[[ModelInfo, Route], bytes] | None = None
     encode_count: Callable[[int], bytes] | None = None
+    limit_headers: Callable[[Allowance, int], Mapping[str, str]] | None = None
     documents: Mapping[Operation, Callable[[Any, Answer], bytes]] = {}
     bodies: Mapping[Operation, Callable[[bytes], Any]] = {}

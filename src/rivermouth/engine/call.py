@@ -10,15 +10,18 @@ import msgspec
 
 from rivermouth.dialects.dialect import Answer, Dialect, Route, Surface
 from rivermouth.engine.deadlines import Limits
+from rivermouth.engine.gate import Reservation
 from rivermouth.engine.interrupt import Interrupt
 from rivermouth.engine.ledger import Ledger
 from rivermouth.engine.output import Output, Translated
+from rivermouth.engine.transcript import Transcript
+from rivermouth.ir.allowance import Allowance
 from rivermouth.ir.errors import ApiError
 from rivermouth.ir.request import EmbedRequest, Request
-from rivermouth.ir.tokens import estimate_prompt
+from rivermouth.ir.tokens import estimate_prompt, estimate_tokens
 from rivermouth.providers.provider import NO_HEADERS, Upstream
-from rivermouth.routing.endpoint import Plan
-from rivermouth.store.port import CallRecord
+from rivermouth.routing.endpoint import Plan, Policy
+from rivermouth.store.port import CallRecord, CallText
 
 
 class Head(msgspec.Struct, frozen=True):
@@ -73,27 +76,37 @@ class Call:
     sole: no other endpoint can answer.  output, upstream: those of the attempt that runs.
     opening: resolves when the open row is in the store.
     closing: upstreams of failed attempts that have been told to stop and have not confirmed it.
-    plan: the candidates, where they are not those of the model's name.  limits: the clocks of the client's surface, if
-    it has its own.  shorten: after a failed attempt, a smaller request that may fit; None when there is none.
+    plan: the candidates, where they are not those of the model's name.  policies: those of the request and of the
+    caller, the narrowest first.  limits: the clocks of the client's surface, if it has its own.
+    shorten: after a failed attempt, a smaller request that may fit; None when there is none.
+    trace_context: the client's headers that name a trace, by lower-case name.
+    keeps_text: the record may have what is said, where the operator wants that; a chat has its texts elsewhere.
+    transcript: what is said, while that is so.
     """
 
     __slots__ = (
         "__weakref__",
+        "allowance",
         "closing",
         "committed",
         "dialect",
         "interrupt",
+        "keeps_text",
         "ledger",
         "limits",
         "opening",
         "output",
         "plan",
+        "policies",
         "request",
+        "reservation",
         "route",
         "shorten",
         "sole",
         "surface",
         "total_at",
+        "trace_context",
+        "transcript",
         "upstream",
     )
 
@@ -107,8 +120,11 @@ class Call:
         request: Request | EmbedRequest,
         clock_ns: Callable[[], int],
         plan: Plan | None = None,
+        policies: tuple[Policy, ...] = (),
         limits: Limits | None = None,
         shorten: Callable[[ApiError], Request | None] | None = None,
+        trace_context: Mapping[str, str] = NO_HEADERS,
+        keeps_text: bool = False,
     ) -> None:
         self.ledger = Ledger(opened, clock_ns)
         self.dialect = dialect
@@ -116,8 +132,14 @@ class Call:
         self.route = route
         self.request = request
         self.plan = plan
+        self.policies = policies
         self.limits = limits
         self.shorten = shorten
+        self.trace_context = trace_context
+        self.keeps_text = keeps_text
+        self.transcript: Transcript | None = None
+        self.allowance: Allowance | None = None
+        self.reservation: Reservation | None = None
         self.interrupt = Interrupt()
         self.committed = False
         self.total_at: float | None = None
@@ -131,6 +153,12 @@ class Call:
     def id(self) -> str:
         """The id in every header, frame and record of this call."""
         return self.ledger.opened.id
+
+    def prompt_tokens(self) -> int:
+        """Tokens of the prompt, as counted here."""
+        if isinstance(self.request, Request):
+            return estimate_prompt(self.request)
+        return sum(estimate_tokens(len(text)) for text in self.request.input)
 
     @property
     def streams(self) -> bool:
@@ -158,6 +186,11 @@ class Call:
         """The in-stream error for an answer that has begun (F14)."""
         out = self.output if self.committed else None
         return (out or Translated(self.dialect, self.answer())).fail(error)
+
+    def text(self) -> CallText | None:
+        """What was said, as far as that may be kept."""
+        opened = self.ledger.opened
+        return self.transcript.text(opened.id, opened.started_ns, self.request) if self.transcript is not None else None
 
     async def stored(self) -> None:
         """The open row is committed; waiting again costs nothing, and a cancelled wait does not undo it.

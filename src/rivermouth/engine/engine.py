@@ -2,7 +2,7 @@
 
     generate / embed
       └─ plan the candidates                  routing.catalog
-      └─ until one has answered:              routing.policy.next_step decides, this loop only obeys
+      └─ until one has answered:              routing.attempts.next_step decides, this loop only obeys
            prepare, open, pump                one attempt; its output is its own until it commits
       └─ tell the client how it ended         a document, an HTTP error, or the dialect's in-stream error
       └─ close the record                     after the upstream has confirmed that it stopped
@@ -14,7 +14,9 @@ candidate may take over; after it a failure is an error in the stream, never a s
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+import random
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -22,19 +24,23 @@ import structlog
 
 from rivermouth.engine.call import Call, Head, NotRecorded, Sink
 from rivermouth.engine.deadlines import Deadlines, Limits
+from rivermouth.engine.gate import Gate
 from rivermouth.engine.interrupt import By, Stopped
 from rivermouth.engine.ledger import Line
 from rivermouth.engine.output import output
 from rivermouth.engine.pump import Flow, pump
 from rivermouth.engine.record import Recorder
+from rivermouth.engine.transcript import Transcript
 from rivermouth.ir.errors import ApiError, Kind, invalid
 from rivermouth.ir.events import Usage
 from rivermouth.ir.request import EmbedRequest, Request
 from rivermouth.providers.provider import Lease, Provider, Upstream
+from rivermouth.routing.attempts import Failed, GiveUp, next_step
 from rivermouth.routing.catalog import Catalog
-from rivermouth.routing.endpoint import Endpoint
+from rivermouth.routing.endpoint import Candidate, Endpoint, Plan, Policy
 from rivermouth.routing.health import Health
-from rivermouth.routing.policy import Failed, GiveUp, next_step
+from rivermouth.routing.needs import needs
+from rivermouth.routing.policy import DEFAULT_ID, Needs, Refused, Selection, arranged, policy_id, select
 from rivermouth.store.port import CallRecord, Checkpoint, Outcome, Status
 
 log = structlog.get_logger()
@@ -51,7 +57,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """What the engine takes from the config.
 
     own_idle: providers (the local engine) whose idle clock is their own, even if it is longer (R7).
-    routing_key: the routing block's key; None sends none.
+    routing_key: the routing block's key; None sends none.  routing_always: False sends it where a policy held.
+    policies: those that hold for every call.  records_text: what is said is kept, where nobody forbids it.
     """
 
     limits: Limits = Limits()
@@ -59,6 +66,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     own_idle: frozenset[str] = frozenset()
     retries: int = 2
     routing_key: str | None = "llmeu"
+    routing_always: bool = True
+    policies: tuple[Policy, ...] = ()
+    records_text: bool = False
 
     def for_provider(self, name: str, surface: Limits | None = None) -> Limits:
         """The smaller of the surface's and the target's clocks."""
@@ -72,7 +82,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 class Engine:
     """Runs calls.  Holds no state of a call; `inflight` is every call that has begun and not ended.
 
-    ended: told of each final record, once.
+    ended: told of each final record, once.  draw: numbers in [0, 1) for lots and jitter.
+    gate: lets calls in, or not, when it is known who might serve them; None lets all in.
     """
 
     def __init__(
@@ -84,6 +95,8 @@ class Engine:
         settings: Settings,
         health: Health,
         ended: Callable[[CallRecord], None],
+        draw: Callable[[], float] = random.random,
+        gate: Gate | None = None,
     ) -> None:
         self._catalog = catalog
         self._providers = providers
@@ -91,6 +104,9 @@ class Engine:
         self._settings = settings
         self._health = health
         self._ended = ended
+        self._draw = draw
+        self._gate = gate
+        self._busy: Counter[str] = Counter()
         self._limits = {name: settings.for_provider(name) for name in providers}
         self.inflight: set[Call] = set()
 
@@ -104,6 +120,7 @@ class Engine:
 
     async def _run(self, call: Call, sink: Sink, once: Once) -> None:
         ledger = call.ledger
+        call.transcript = Transcript() if call.keeps_text and self._settings.records_text else None
         self.inflight.add(call)
         end: tuple[Status, ApiError | None, By | None] = (Status.CANCELLED, None, By.SHUTDOWN)
         try:
@@ -133,35 +150,36 @@ class Engine:
                     await asyncio.wait(call.closing)
             finally:
                 self.inflight.discard(call)
-                self._recorder.close(final)
-                self._ended(final)
+                try:
+                    if self._gate is not None:
+                        self._gate.settle(call.reservation, final)
+                finally:
+                    self._recorder.close(final, call.text())
+                    self._ended(final)
 
     async def _attempts(self, call: Call, once: Once) -> None:
         """Obey `next_step` until a candidate has answered.  Raises the error that is the call's."""
         loop = asyncio.get_running_loop()
-        plan = call.plan
-        if plan is None:
-            with call.interrupt:
-                plan = await self._catalog.plan(call.request.model)
-        call.ledger.planned(plan)
-        call.sole = len(plan.candidates) == 1
+        candidates = await self._selected(call)
+        call.sole = len(candidates) == 1
         failed: list[Failed] = []
         while True:
             now = loop.time()
-            cooling = frozenset(c.endpoint.id for c in plan.candidates if self._health.cooling(c.endpoint.id, now))
+            cooling = frozenset(c.endpoint.id for c in candidates if self._health.cooling(c.endpoint.id, now))
             left_s = self._total_s(call) if call.total_at is None else call.total_at - now
-            step = next_step(plan, failed, cooling, self._settings.retries, left_s)
+            step = next_step(candidates, failed, cooling, self._settings.retries, left_s, self._draw)
             if isinstance(step, GiveUp):
                 raise _for_the_client(call, step.error)
             if step.wait_s:
                 with call.interrupt:
                     await asyncio.sleep(step.wait_s)
-            endpoint = plan.candidates[step.candidate].endpoint
+            candidate = candidates[step.candidate]
+            endpoint = candidate.endpoint
             if failed:
                 with call.interrupt:
                     await call.stored()
             try:
-                await self._attempt(call, endpoint, once)
+                await self._attempt(call, candidate, once)
             except ApiError as error:
                 self._health.failed(endpoint.id, error, loop.time())
                 if call.committed:
@@ -175,9 +193,56 @@ class Engine:
                 self._health.succeeded(endpoint.id)
                 return
 
-    async def _attempt(self, call: Call, endpoint: Endpoint, once: Once) -> None:
+    async def _selected(self, call: Call) -> tuple[Candidate, ...]:
+        """The candidates that policy leaves; the record gets the reasons for all.  Nobody else is ever tried."""
+        plan = call.plan
+        if plan is None:
+            with call.interrupt:
+                plan = await self._catalog.plan(call.request.model)
+        try:
+            selection = self.select(plan, call.policies, lambda: needs(call.request))
+            if self._gate is not None and self._gate.active:
+                call.ledger.decided(selection.verdicts)
+                call.reservation = self._gate.admit(call, selection)
+                selection = call.reservation.selection
+        except Refused as refused:
+            call.ledger.decided(refused.verdicts)
+            raise
+        call.ledger.decided(selection.verdicts)
+        return selection.candidates
+
+    @property
+    def always(self) -> tuple[Policy, ...]:
+        """The policies that hold for every call."""
+        return self._settings.policies
+
+    def running(self, endpoint_id: str) -> int:
+        """Attempts that are at that endpoint now."""
+        return self._busy[endpoint_id]
+
+    def select(self, plan: Plan, policies: Sequence[Policy], needed: Callable[[], Needs]) -> Selection:
+        """What a call under these policies might try now.  Raises `Refused` with the reasons."""
+        return select(
+            plan,
+            policies,
+            self._settings.policies,
+            needs=needed,
+            busy=self._busy,
+            draw=self._draw,
+        )
+
+    def arrange(self, plan: Plan) -> Sequence[Candidate]:
+        """The candidates of the plan in the order in which its own rules would have them tried now."""
+        return arranged(plan.candidates, plan, busy=self._busy, draw=self._draw)
+
+    async def _attempt(self, call: Call, candidate: Candidate, once: Once) -> None:
         """One attempt and its line in the record."""
-        line = call.ledger.begin(endpoint)
+        endpoint = candidate.endpoint
+        line = call.ledger.begin(endpoint, policy_id(candidate), call.prompt_tokens)
+        if call.transcript is not None:
+            line.tally = call.transcript.heard(candidate)
+        self._busy[endpoint.id] += 1
+        self._health.begun(endpoint.id, asyncio.get_running_loop().time())
         try:
             await once(line)
         except ApiError as error:
@@ -186,7 +251,12 @@ class Engine:
             raise
         except (Stopped, asyncio.CancelledError):
             call.ledger.end(line, Outcome.CANCELLED)
+            self._health.left(endpoint.id)
             raise
+        finally:
+            self._busy[endpoint.id] -= 1
+            if not self._busy[endpoint.id]:
+                del self._busy[endpoint.id]
         call.ledger.end(line, Outcome.COMPLETED)
 
     async def _generate_once(self, call: Call, sink: Sink, line: Line) -> None:
@@ -221,7 +291,7 @@ class Engine:
                     answer=answer,
                     deadlines=deadlines,
                     request=request,
-                    routing_key=self._settings.routing_key,
+                    routing_key=self._routing_key(line),
                     checkpoint=self._checkpoint,
                 )
                 await pump(flow)
@@ -233,6 +303,10 @@ class Engine:
                 lease.close()
             if upstream is not None:
                 await (upstream.close() if complete else self._abandon(call, upstream))
+
+    def _routing_key(self, line: Line) -> str | None:
+        always = self._settings.routing_always or line.policy_id != DEFAULT_ID
+        return self._settings.routing_key if always else None
 
     async def _abandon(self, call: Call, upstream: Upstream) -> None:
         """Stop the work of an attempt that did not complete.
@@ -348,10 +422,11 @@ PROVIDER_REFUSED: Final = {
 
 
 def _for_the_client(call: Call, error: ApiError) -> ApiError:
-    """What the client is told; where that is less than is known, the log has the rest."""
+    """What the client is told; where that is less than is known, the record has the rest."""
     told = as_the_client_sees_it(error)
     if told is not error:
-        log.warning("call.provider_refused", call=call.id, provider=error.provider, reason=error.message)
+        ours = error.message if error.code == "no_credentials" else None  # a vendor's own words may quote the prompt
+        log.warning("call.provider_refused", call=call.id, provider=error.provider, kind=error.kind, reason=ours)
     return told
 
 

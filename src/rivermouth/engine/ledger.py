@@ -6,7 +6,7 @@ the final value.  One line for each attempt, each with what it really produced (
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -14,24 +14,31 @@ from rivermouth.engine.interrupt import By
 from rivermouth.engine.tally import Tally
 from rivermouth.ir.errors import ApiError
 from rivermouth.ir.events import Usage
-from rivermouth.routing.endpoint import Endpoint, Plan, cost
+from rivermouth.routing.cost import Cost, cost, together
+from rivermouth.routing.endpoint import Endpoint
+from rivermouth.routing.policy import Verdict
 from rivermouth.store.port import LONGEST_MESSAGE, AttemptRecord, CallRecord, Checkpoint, Decision, Outcome, Status
 
 
 class Line:
-    """One attempt while it runs."""
+    """One attempt while it runs.  prompt: counts the tokens of what is asked, where nobody else has."""
 
-    __slots__ = ("endpoint", "number", "started_ns", "tally")
+    __slots__ = ("_prompt", "_prompt_tokens", "endpoint", "number", "policy_id", "started_ns", "tally")
 
-    def __init__(self, number: int, endpoint: Endpoint, started_ns: int) -> None:
+    def __init__(
+        self, number: int, endpoint: Endpoint, policy_id: str, started_ns: int, prompt: Callable[[], int] | None = None
+    ) -> None:
         self.number = number
         self.endpoint = endpoint
+        self.policy_id = policy_id
         self.started_ns = started_ns
         self.tally = Tally()
+        self._prompt = prompt
+        self._prompt_tokens: int | None = None
 
     def record(self, outcome: Outcome, ended_ns: int | None, error: ApiError | None = None) -> AttemptRecord:
         """The line as a value."""
-        usage = self.usage()
+        usage, paid = self.usage(), self.cost()
         return AttemptRecord(
             number=self.number,
             endpoint_id=self.endpoint.id,
@@ -43,14 +50,34 @@ class Line:
             kind=error.kind if error is not None else None,
             status_code=error.status if error is not None else None,
             message=error.message[:LONGEST_MESSAGE] if error is not None else None,
+            input_tokens=usage.input_tokens,
             output_tokens=usage.output_tokens,
+            cached_tokens=usage.cached_tokens,
             text_chars=self.tally.text_chars,
+            estimated=usage.estimated,
+            price_nano=paid.nano if paid is not None else None,
+            price_currency=paid.currency if paid is not None else None,
         )
 
     def usage(self) -> Usage:
-        """Tokens of this attempt; nothing is known of one that said and produced nothing."""
+        """Tokens of this attempt; nothing is known of one that said and produced nothing.
+
+        A stream that is left says its tokens to nobody.  What it has produced is paid for all the same, so where there
+        is a price its prompt is counted here, and flagged as an estimate.
+        """
         tally = self.tally
-        return tally.tokens() if tally.produced or tally.usage is not None else Usage()
+        if not tally.produced and tally.usage is None:
+            return Usage()
+        usage = tally.tokens()
+        if usage.input_tokens is not None or not tally.produced or self._prompt is None or self.endpoint.price is None:
+            return usage
+        if self._prompt_tokens is None:
+            self._prompt_tokens = self._prompt()
+        return msgspec.structs.replace(usage, input_tokens=self._prompt_tokens, estimated=True)
+
+    def cost(self) -> Cost | None:
+        """Of what this attempt has used so far; None where that is not known."""
+        return cost(self.endpoint.price, self.usage())
 
 
 class Ledger:
@@ -61,6 +88,7 @@ class Ledger:
         "_decisions",
         "_line",
         "_lines",
+        "_spent",
         "finish_reason",
         "first_token_ns",
         "held_by_keepalive",
@@ -74,6 +102,7 @@ class Ledger:
         self._decisions: tuple[Decision, ...] = ()
         self._lines: list[AttemptRecord] = []
         self._line: Line | None = None
+        self._spent: Cost | None = None
         self.first_token_ns: int | None = None
         self.finish_reason: str | None = None
         self.held_by_keepalive = False
@@ -84,26 +113,37 @@ class Ledger:
         """The endpoint that is asked now, or was last."""
         return self._line.endpoint if self._line is not None else None
 
+    @property
+    def attempt(self) -> int:
+        """The number of the attempt that runs, or ran last; 0 before the first."""
+        return self._line.number if self._line is not None else 0
+
     def since_ns(self) -> int:
         """Nanoseconds since the call began."""
         return self._clock_ns() - self.opened.started_ns
 
-    def planned(self, plan: Plan) -> None:
-        """Which candidates there were, and why."""
-        self._decisions = tuple(Decision(c.endpoint.id, c.why) for c in plan.candidates)
+    def decided(self, verdicts: Sequence[Verdict]) -> None:
+        """Which candidates there were, which of them may be tried, and why."""
+        self._decisions = tuple(Decision(v.candidate.endpoint.id, v.why, not v.refusals) for v in verdicts)
+
+    def cost(self) -> Cost | None:
+        """Of all attempts until now; None where nothing is known of any."""
+        running = self._line is not None and len(self._lines) < self._line.number
+        return together(self._spent, self._line.cost() if running and self._line is not None else None)
 
     def ignore(self, field: str) -> None:
         """A request field that the target cannot carry (R30)."""
         if field not in self.ignored:
             self.ignored = (*self.ignored, field)
 
-    def begin(self, endpoint: Endpoint) -> Line:
-        """A new attempt."""
-        self._line = Line(len(self._lines) + 1, endpoint, self.since_ns())
+    def begin(self, endpoint: Endpoint, policy_id: str, prompt: Callable[[], int] | None = None) -> Line:
+        """A new attempt.  prompt: counts the tokens of what is asked."""
+        self._line = Line(len(self._lines) + 1, endpoint, policy_id, self.since_ns(), prompt)
         return self._line
 
     def end(self, line: Line, outcome: Outcome, error: ApiError | None = None) -> None:
         """That attempt is over."""
+        self._spent = together(self._spent, line.cost())
         self._lines.append(line.record(outcome, self.since_ns(), error))
 
     def checkpoint(self) -> Checkpoint:
@@ -136,8 +176,7 @@ class Ledger:
 
     def _of_line(self, line: Line) -> dict[str, object]:
         """The call counts what its last attempt produced: that is what the client got."""
-        usage, endpoint = line.usage(), line.endpoint
-        price = endpoint.price
+        usage, endpoint, paid = line.usage(), line.endpoint, self.cost()
         return {
             "endpoint_id": endpoint.id,
             "provider": endpoint.provider,
@@ -149,6 +188,12 @@ class Ledger:
             "estimated": usage.estimated,
             "text_chars": line.tally.text_chars,
             "chunks": line.tally.chunks,
-            "price_amount": cost(price, usage),
-            "price_currency": price.currency if price is not None else None,
+            "model_version": endpoint.version,
+            "region": endpoint.region,
+            "sovereignty": endpoint.sovereignty,
+            "retention": endpoint.retention,
+            "policy_id": line.policy_id,
+            "price_nano": paid.nano if paid is not None else None,
+            "price_currency": paid.currency if paid is not None else None,
+            "price_estimated": paid is not None and paid.estimated,
         }

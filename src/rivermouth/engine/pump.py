@@ -118,9 +118,10 @@ class Passage:
         return not self.unsent
 
     def plain(self, part: int, upstream: Stencil) -> Callable[[bytes], bool] | None:
-        """The shortest way of all: the text of a delta between two constant ends."""
+        """The shortest way of all: the text of a delta between two constant ends.  Nobody reads it there, so it is not
+        for a call whose text is kept."""
         stencil = self._flow.output.plain(part, upstream)
-        if stencil is None or self.unsent:
+        if stencil is None or self.unsent or self._flow.call.transcript is not None:
             return None
         head, tail = stencil
         write, passed, tally = self._write, self._deadlines.passed, self._flow.line.tally
@@ -170,7 +171,9 @@ async def _finish(flow: Flow, batch: Batch, held: bytes) -> None:
     ledger.finish_reason = end.reason.value
     flow.answer.total_ns = ledger.since_ns()
     if flow.routing_key is not None:
-        flow.answer.routing = (flow.routing_key, routing_block(flow.line.endpoint, call.id, tally.tokens()))
+        line = flow.line
+        block = routing_block(line.endpoint, call.id, line.policy_id, ledger.cost())
+        flow.answer.routing = (flow.routing_key, block)
     data = out.take(batch)
     await call.commit()
     flow.deadlines.sending()

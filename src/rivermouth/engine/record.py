@@ -32,9 +32,11 @@ from rivermouth.store.port import (
     CallFilter,
     CallRecord,
     CallStore,
+    CallText,
     Checkpoint,
     Decision,
     Outcome,
+    Said,
     Status,
     StoreError,
     UsageRow,
@@ -58,6 +60,8 @@ __all__ = [
 
 LINGER_S: Final = 0.02
 """How long an end may wait for company.  Waking the writer's thread is dearer than writing a row."""
+TEXTS_CAP: Final = 512
+"""Texts that may wait to be written; at their longest they are 64 Mi characters."""
 BARE_MESSAGE: Final = "the record of this call could not be written whole"
 
 _log: Final = structlog.stdlib.get_logger()
@@ -81,6 +85,11 @@ def _kept(message: str, secrets: tuple[Secret, ...]) -> str:
     return text if len(text) <= LONGEST_MESSAGE else text[: LONGEST_MESSAGE - 1] + "…"
 
 
+def _clean_text(text: CallText, secrets: tuple[Secret, ...]) -> CallText:
+    prompt = tuple(Said(said.role, redact(said.text, secrets)) for said in text.prompt)
+    return msgspec.structs.replace(text, prompt=prompt, answer=redact(text.answer, secrets))
+
+
 def _bare(record: CallRecord) -> CallRecord:
     """The end of a call with nothing in it that a store could refuse."""
     return CallRecord(
@@ -98,7 +107,10 @@ def _bare(record: CallRecord) -> CallRecord:
 
 
 class RecorderStatistics(msgspec.Struct, frozen=True, kw_only=True):
-    """Rows that wait now, and sums since the start.  `rejected`: rows the store refused for themselves."""
+    """Rows that wait now, and sums since the start.  `rejected`: rows the store refused for themselves.
+
+    texts_dropped: texts of calls that were not kept because too many waited.
+    """
 
     opens: int
     marks: int
@@ -110,6 +122,7 @@ class RecorderStatistics(msgspec.Struct, frozen=True, kw_only=True):
     largest_flush: int
     retries: int
     rejected: int
+    texts_dropped: int
 
 
 class _Batch:
@@ -119,6 +132,7 @@ class _Batch:
         self.opens: list[tuple[CallRecord, asyncio.Future[None]]] = []
         self.marks: dict[str, Checkpoint] = {}
         self.closes: list[CallRecord] = []
+        self.texts: list[CallText] = []
         self.waiters: list[asyncio.Future[None]] = []
 
     def __len__(self) -> int:
@@ -131,6 +145,7 @@ class _Batch:
         """Make `later` begin with what this one could not write; a newer checkpoint wins."""
         later.marks = {**self.marks, **later.marks}
         later.closes[:0] = self.closes
+        later.texts[:0] = self.texts
         later.waiters[:0] = self.waiters
 
 
@@ -161,7 +176,7 @@ class Recorder:
         self._room: asyncio.Event | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
-        self._flushes = self._rows = self._largest = self._retries = self._rejected = 0
+        self._flushes = self._rows = self._largest = self._retries = self._rejected = self._texts_dropped = 0
 
     async def start(self) -> None:
         """Begin to write.  Call it in the loop that will open calls."""
@@ -215,12 +230,17 @@ class Recorder:
             self._batch.marks[call_id] = Checkpoint(call_id, output_tokens, text_chars, estimated, attempt)
             self._wake_soon()
 
-    def close(self, record: CallRecord) -> None:
-        """The call's one end.  Never waits, never drops; a second end of a call is ignored by the store."""
+    def close(self, record: CallRecord, text: CallText | None = None) -> None:
+        """The call's one end.  Never waits, never drops; a second end of a call is ignored by the store.
+
+        text: what was said, which is dropped where more waits already than may.
+        """
         record = clean(record, self.secrets)
         with self._ready:
             self._batch.marks.pop(record.id, None)
             self._batch.closes.append(record)
+            if text is not None:
+                self._keep_text(text)
             self._wake_soon()
 
     async def flush(self) -> None:
@@ -273,6 +293,7 @@ class Recorder:
                 largest_flush=self._largest,
                 retries=self._retries,
                 rejected=self._rejected,
+                texts_dropped=self._texts_dropped,
             )
 
     def _running(self) -> tuple[asyncio.AbstractEventLoop, asyncio.Event]:
@@ -297,6 +318,13 @@ class Recorder:
         self._linger = None
         with self._ready:
             self._wake()
+
+    def _keep_text(self, text: CallText) -> None:
+        waiting = len(self._batch.texts) + len(self._taken.texts)
+        if waiting < TEXTS_CAP:
+            self._batch.texts.append(text)
+        else:
+            self._texts_dropped += 1
 
     # What follows runs in the writer's thread, but for `_resolve` and `_refuse`.
 
@@ -325,7 +353,8 @@ class Recorder:
     def _write(self, batch: _Batch) -> None:
         marks = tuple(batch.marks.values())
         try:
-            self._store.write([r for r, _ in batch.opens], marks, batch.closes)
+            texts = [_clean_text(text, self.secrets) for text in batch.texts]
+            self._store.write([r for r, _ in batch.opens], marks, batch.closes, texts)
         except StoreError as error:
             if error.passing:
                 self._keep(batch, error)
@@ -359,6 +388,8 @@ class Recorder:
         for record in batch.closes:
             if not self._try(lambda r=record: self._store.close([r])):  # type: ignore[misc]
                 self._try(lambda r=record: self._store.close([_bare(r)]))  # type: ignore[misc]
+        for text in batch.texts:
+            self._try(lambda t=text: self._store.write((), (), (), [_clean_text(t, self.secrets)]))  # type: ignore[misc]
         with self._ready:
             self._flushes += 1
             self._rows += len(batch)

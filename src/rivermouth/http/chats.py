@@ -246,7 +246,8 @@ class ChatStreams:
         try:
             return await self._identity.identify(asked.headers) == asked.owner
         except ApiError as error:
-            return error.kind is not Kind.AUTHENTICATION  # a store that cannot be asked now sends nobody away
+            # a store that cannot be asked now sends nobody away
+            return error.kind not in (Kind.AUTHENTICATION, Kind.PERMISSION)
 
 
 def _cancelled(task: asyncio.Task[bool]) -> None:

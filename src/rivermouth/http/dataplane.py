@@ -21,8 +21,8 @@ from rivermouth.engine.interrupt import By
 from rivermouth.http.body import ClientLeft, Receive, read_body
 from rivermouth.http.disconnect import Watched
 from rivermouth.http.envelope import CODES
-from rivermouth.http.headers import JSON, Header, client_request_id, get, identity
-from rivermouth.http.keys import Keys
+from rivermouth.http.headers import JSON, Header, client_request_id, get, identity, trace_context
+from rivermouth.http.keys import ANYBODY, Caller, Keys
 from rivermouth.http.lifecycle import Lifecycle
 from rivermouth.http.models import Models
 from rivermouth.http.origins import Origins
@@ -34,6 +34,7 @@ from rivermouth.ir.names import model_name
 from rivermouth.ir.request import EmbedRequest, Request
 from rivermouth.ir.tokens import estimate_prompt
 from rivermouth.routing.catalog import Catalog
+from rivermouth.routing.endpoint import Policy
 from rivermouth.store.port import CallRecord
 from rivermouth.wire import json
 
@@ -45,7 +46,7 @@ T = TypeVar("T")
 class Exchange:
     """One request on its way: where it belongs, what it carries, and where its answer goes."""
 
-    __slots__ = ("body", "call_id", "client_id", "headers", "key", "match", "now_ns", "query", "receive", "sink")
+    __slots__ = ("body", "call_id", "caller", "client_id", "headers", "match", "now_ns", "query", "receive", "sink")
 
     def __init__(
         self, match: Match, call_id: str, now_ns: int, headers: list[Header], query: bytes, receive: Receive
@@ -57,7 +58,7 @@ class Exchange:
         self.headers = headers
         self.receive = receive
         self.client_id = client_request_id(headers)
-        self.key: str | None = None
+        self.caller = ANYBODY
         self.body = b""
         self.sink: AsgiSink
 
@@ -85,10 +86,12 @@ class DataPlane:
         catalog: Catalog,
         models: Models,
         keys: Keys,
+        policies: Mapping[str, Policy],
         origins: Origins,
         lifecycle: Lifecycle,
         new_id: Callable[[], str],
         clock_ns: Callable[[], int],
+        pseudonym: Callable[[str], str],
         body_limit_bytes: int,
         body_limit_s: float,
     ) -> None:
@@ -97,10 +100,12 @@ class DataPlane:
         self._catalog = catalog
         self._models = models
         self._keys = keys
+        self._policies = policies
         self._origins = origins
         self._lifecycle = lifecycle
         self._new_id = new_id
         self._clock_ns = clock_ns
+        self._pseudonym = pseudonym
         self._body_limit_bytes = body_limit_bytes
         self._body_limit_s = body_limit_s
         self._handlers: Mapping[Operation, Callable[[Exchange], Awaitable[None]]] = {
@@ -131,12 +136,12 @@ class DataPlane:
             if verdict.status:
                 code = CODES.get(verdict.status)
                 raise ApiError(Kind.PERMISSION, verdict.message, status=verdict.status, code=code)
-            key = None if _is_probe(found) else self._admit(headers, scope["query_string"])
+            caller = ANYBODY if _is_probe(found) else self._admit(headers, scope["query_string"])
             if isinstance(found, NoRoute):
                 common += [(b"allow", ", ".join(found.allowed).encode())] if found.allowed else []
                 raise _no_route(found, method, path, self.routes.bases)
             exchange = Exchange(found, call_id, self._clock_ns(), headers, scope["query_string"], receive)
-            exchange.sink, exchange.key = sink, key
+            exchange.sink, exchange.caller = sink, caller
             await self._serve(exchange)
         except ClientLeft:
             log.debug("request.abandoned", call=call_id)
@@ -149,12 +154,24 @@ class DataPlane:
             if not sink.started:
                 await sink.fail(ApiError(Kind.INTERNAL, f"internal error ({type(error).__name__}); see the log"))
 
-    def _admit(self, headers: list[Header], query: bytes) -> str | None:
-        """The key's fingerprint; None when everybody may call.  Raises when a key is needed and not there."""
-        key = None if self._keys.open else self._keys.name_of(headers, query)
-        if key is None and not self._keys.open:
+    def _admit(self, headers: list[Header], query: bytes) -> Caller:
+        """Who calls.  Raises when a key is needed and not there."""
+        caller = self._keys.caller(headers, query)
+        if caller is None:
             raise ApiError(Kind.AUTHENTICATION, "no valid API key was given", code="invalid_api_key")
-        return key
+        return caller
+
+    def _asked(self, headers: list[Header]) -> tuple[Policy, ...]:
+        """The policies that the request itself wants to hold; it can narrow, and nothing else.
+
+        Raises `ApiError` for a name that is none: nobody may think a policy holds that does not exist.
+        """
+        names = [n.strip() for n in (get(headers, POLICY_HEADER) or "").split(",") if n.strip()]
+        for name in names:
+            if name not in self._policies:
+                known = f"; there are: {', '.join(self._policies)}" if self._policies else ""
+                raise invalid(f"no policy is called '{name[:100]}'{known}", POLICY_HEADER.decode(), "unknown_policy")
+        return tuple(self._policies[name] for name in names)
 
     async def _serve(self, exchange: Exchange) -> None:
         route = exchange.match.route
@@ -168,6 +185,9 @@ class DataPlane:
             route = exchange.match.route
             if not route.streams:
                 _refuse_stream(exchange.body)
+        exchange.caller.check_operation(route.operation)
+        if exchange.caller.bound and route.operation in MANAGING:
+            raise ApiError(Kind.PERMISSION, "a key with a policy or models of its own may not change the models here")
         handler = self._handlers.get(route.operation)
         if handler is not None:
             await handler(exchange)
@@ -191,9 +211,11 @@ class DataPlane:
         request = await _parsed(match, exchange.body)
         request = _with_headers(request, match.dialect, exchange.headers)
         if not request.messages and Operation.GENERATE in match.dialect.documents:
+            exchange.caller.check(request.model)
             await self._models.stand_by(match, request, exchange.answer(request.model), exchange.sink)
             return
         call = self._call(exchange, request)
+        self._tell_limits(exchange, call)
         with Watched(exchange.receive, lambda: call.interrupt.cancel(By.CLIENT)):
             await self._engine.generate(call, exchange.sink)
 
@@ -203,14 +225,28 @@ class DataPlane:
             raise TypeError(f"{match.dialect.name} routes embeddings and cannot parse them")
         request = await _read(match.dialect.parse_embed, match, exchange.body)
         call = self._call(exchange, request)
+        self._tell_limits(exchange, call)
         with Watched(exchange.receive, lambda: call.interrupt.cancel(By.CLIENT)):
             await self._engine.embed(call, exchange.sink)
+
+    def _tell_limits(self, exchange: Exchange, call: Call) -> None:
+        """The answer says what its caller has left, where it has limits and the dialect has words for it."""
+        say = exchange.match.dialect.limit_headers
+        if say is None or not exchange.caller.metered:
+            return
+
+        def left() -> list[Header]:
+            said = say(call.allowance, self._clock_ns()) if call.allowance is not None else {}
+            return [(name.encode(), value.encode()) for name, value in said.items()]
+
+        exchange.sink.limits = left
 
     async def _count_tokens(self, exchange: Exchange) -> None:
         match = exchange.match
         if match.dialect.encode_count is None:
             raise TypeError(f"{match.dialect.name} routes count_tokens and cannot encode it")
         request = await _parsed(match, exchange.body)
+        exchange.caller.check(request.model)
         await self._catalog.plan(request.model)
         await exchange.json(match.dialect.encode_count(estimate_prompt(request)))
 
@@ -218,7 +254,8 @@ class DataPlane:
         match = exchange.match
         if match.dialect.encode_models is None:
             raise TypeError(f"{match.dialect.name} routes models and cannot encode them")
-        await exchange.json(match.dialect.encode_models(await self._catalog.models(), match.route))
+        models = [m for m in await self._catalog.models() if exchange.caller.may_ask(m.id)]
+        await exchange.json(match.dialect.encode_models(models, match.route))
 
     async def _model(self, exchange: Exchange) -> None:
         match, dialect = exchange.match, exchange.match.dialect
@@ -226,10 +263,13 @@ class DataPlane:
             raise TypeError(f"{dialect.name} routes a model and cannot encode it")
         read = dialect.bodies.get(Operation.MODEL)
         name = read(exchange.body) if match.model is None and read is not None else model_name(match.model)
+        exchange.caller.check(name)
         await exchange.json(dialect.encode_model(await self._catalog.model(name), match.route))
 
     def _call(self, exchange: Exchange, request: Request | EmbedRequest) -> Call:
-        match = exchange.match
+        match, caller = exchange.match, exchange.caller
+        caller.check(request.model)
+        user = request.user if isinstance(request, Request) else None
         opened = CallRecord(
             id=exchange.call_id,
             started_ns=exchange.now_ns,
@@ -239,7 +279,8 @@ class DataPlane:
             model_asked=request.model,
             stream=isinstance(request, Request) and request.stream,
             client_request_id=exchange.client_id,
-            key_name=exchange.key,
+            key_name=caller.name,
+            end_user=self._pseudonym(user) if user is not None else None,
         )
         return Call(
             opened=opened,
@@ -248,6 +289,9 @@ class DataPlane:
             route=match.route,
             request=request,
             clock_ns=self._clock_ns,
+            policies=(*self._asked(exchange.headers), *caller.policies),
+            trace_context=trace_context(exchange.headers),
+            keeps_text=True,
         )
 
 
@@ -286,8 +330,10 @@ async def _read(parse: Callable[[bytes, Route, str | None], T], match: Match, bo
     return await asyncio.to_thread(parse, body, match.route, match.model)
 
 
+POLICY_HEADER: Final = b"x-rivermouth-policy"
 INLINE_BODY_BYTES: Final = 256 * 1024
 MESSAGES_CAP: Final = 20_000
+MANAGING: Final = frozenset({Operation.PULL, Operation.COPY, Operation.DELETE})
 CALLS: Final = frozenset({Operation.GENERATE, Operation.EMBED, Operation.PULL})
 WITH_BODY: Final = frozenset({"POST", "PUT", "DELETE"})
 

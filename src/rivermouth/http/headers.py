@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final
 
 from rivermouth.local.router import HEADERS as DEVICE_HEADERS
@@ -17,6 +19,7 @@ STREAM: Final[tuple[Header, ...]] = (
 JSON: Final[Header] = (b"content-type", b"application/json")
 TEXT: Final[Header] = (b"content-type", b"text/plain; charset=utf-8")
 ID_NAMES: Final = (b"x-request-id", b"request-id", b"x-amzn-requestid")
+LIMITS: Final = ("limit", "remaining", "reset")
 EXPOSED: Final = b", ".join(
     (
         b"x-request-id",
@@ -24,9 +27,12 @@ EXPOSED: Final = b", ".join(
         b"x-client-request-id",
         b"x-rivermouth-ignored",
         b"retry-after",
+        *(f"x-ratelimit-{what}-{of}".encode() for of in ("requests", "tokens") for what in LIMITS),
+        *(f"anthropic-ratelimit-{of}-{what}".encode() for of in ("requests", "tokens") for what in LIMITS),
         *(name.encode() for name in DEVICE_HEADERS),
     )
 )
+NO_TRACE: Final[Mapping[str, str]] = MappingProxyType({})
 _CLIENT_ID: Final = re.compile(r"[\x21-\x7e]{1,128}")
 
 
@@ -42,6 +48,16 @@ def client_request_id(headers: list[Header]) -> str | None:
     """The client's own X-Request-ID, if it is short and printable; anything else is dropped, not repaired."""
     value = get(headers, b"x-request-id")
     return value if value is not None and _CLIENT_ID.fullmatch(value) else None
+
+
+def trace_context(headers: list[Header]) -> Mapping[str, str]:
+    """The client's W3C trace context, unread: `traceparent`, if there is one alone, and with it `tracestate`."""
+    parents = [value for name, value in headers if name == b"traceparent"]
+    if len(parents) != 1:
+        return NO_TRACE
+    named = {"traceparent": parents[0].decode("latin-1")}
+    states = [value for name, value in headers if name == b"tracestate"]
+    return {**named, "tracestate": b",".join(states).decode("latin-1")} if states else named
 
 
 def identity(call_id: str, client_id: str | None) -> list[Header]:

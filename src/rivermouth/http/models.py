@@ -24,13 +24,13 @@ from rivermouth.routing.catalog import NAMELESS, Catalog
 
 
 class Models:
-    """Handlers by operation; `serve` finds the one for a route.  `pulls`: those that run, which a shutdown ends."""
+    """Handlers by operation; `serve` finds the one for a route.  `pulls`: where those that run are kept."""
 
-    def __init__(self, *, local: LocalProvider, catalog: Catalog, version: str) -> None:
+    def __init__(self, *, local: LocalProvider, catalog: Catalog, version: str, pulls: set[Interrupt]) -> None:
         self._local = local
         self._catalog = catalog
         self._version = version
-        self.pulls: set[Interrupt] = set()
+        self._pulls = pulls
         self._handlers: Mapping[Operation, Callable[[Visit], Awaitable[None]]] = {
             Operation.RUNNING: self._running,
             Operation.VERSION: self._version_of,
@@ -40,11 +40,6 @@ class Models:
             Operation.INFO: self._info,
             Operation.HEALTH: self._health,
         }
-
-    def end_all(self) -> None:
-        """End every pull that runs, because of the shutdown."""
-        for interrupt in list(self.pulls):
-            interrupt.cancel(By.SHUTDOWN)
 
     async def serve(self, match: Match, body: bytes, answer: Answer, sink: AsgiSink, receive: Receive) -> None:
         """One request for one of these operations."""
@@ -88,7 +83,7 @@ class Models:
         """Frames until the one end; a client that leaves stops the download, unless somebody else follows it."""
         asked = visit.parsed()
         interrupt = Interrupt()
-        self.pulls.add(interrupt)
+        self._pulls.add(interrupt)
         with Watched(visit.receive, lambda: interrupt.cancel(By.CLIENT)):
             try:
                 with interrupt:
@@ -100,7 +95,7 @@ class Models:
             except ApiError as error:
                 await self._fail(visit, error)
             finally:
-                self.pulls.discard(interrupt)
+                self._pulls.discard(interrupt)
 
     async def _fail(self, visit: Visit, error: ApiError) -> None:
         """The one bad end of a pull, in its stream if that has begun."""

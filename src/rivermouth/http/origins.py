@@ -7,7 +7,7 @@ Pure: headers in, a verdict out.
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -35,10 +35,13 @@ class Origins:
 
     bound: the addresses listened on.  hosts: names beside those and loopback.
     origins: exact ones, "http://host:*" for every port of a host,
-    "scheme://*" for everything of a scheme, or "*".  keyed: a key is demanded, so a stranger's page can do no harm.
+    "scheme://*" for everything of a scheme, or "*".  keyed: a key is demanded, so a stranger's page can do no harm;
+    asked for each request, since the first key may be made while the server runs.
     """
 
-    def __init__(self, *, bound: Iterable[str], hosts: Iterable[str], origins: Iterable[str], keyed: bool) -> None:
+    def __init__(
+        self, *, bound: Iterable[str], hosts: Iterable[str], origins: Iterable[str], keyed: Callable[[], bool]
+    ) -> None:
         self._hosts = frozenset(h.lower() for h in (*bound, *hosts))
         self._any_bound = not self._hosts.isdisjoint({"0.0.0.0", "::", ""})  # noqa: S104 - compared, not bound
         self._origins = tuple(o.lower().rstrip("/") for o in origins)
@@ -54,7 +57,7 @@ class Origins:
             return Verdict()
         own = host is not None and authority(origin) == host.lower()
         listed = own or self._lists_origin(origin)
-        if not listed and not self._keyed:
+        if not listed and not self._keyed():
             return Verdict(FORBIDDEN, "this origin is not allowed to call this server (http.allowed_origins)")
         cors = _cors(origin, headers) if listed else ()
         preflight = method == "OPTIONS" and get(headers, b"access-control-request-method") is not None

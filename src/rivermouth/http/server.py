@@ -12,6 +12,7 @@ import contextlib
 import gc
 import signal
 import socket
+import ssl
 from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Final
@@ -36,7 +37,8 @@ KEEP_ALIVE_S: Final = 75
 class Server(uvicorn.Server):
     """Runs `app` on the given sockets until it is told to stop.
 
-    inflight: how many calls run.  end_all: ends each of them because of the shutdown.
+    drain_s: how long the drain lasts, asked when it begins.  inflight: how many calls run.  end_all: ends each of them
+    because of the shutdown.  tls: the context of the listeners, for TLS.
     """
 
     def __init__(
@@ -44,10 +46,10 @@ class Server(uvicorn.Server):
         app: App,
         *,
         lifecycle: Lifecycle,
-        drain_s: float,
+        drain_s: Callable[[], float],
         inflight: Callable[[], int],
         end_all: Callable[[], None],
-        tls: tuple[str, str] | None = None,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         super().__init__(
             uvicorn.Config(
@@ -62,15 +64,15 @@ class Server(uvicorn.Server):
                 backlog=BACKLOG,
                 timeout_keep_alive=KEEP_ALIVE_S,
                 timeout_graceful_shutdown=GRACE_S,
-                ssl_certfile=tls[0] if tls else None,
-                ssl_keyfile=tls[1] if tls else None,
             )
         )
         self._lifecycle = lifecycle
         self._drain_s = drain_s
         self._inflight = inflight
         self._end_all = end_all
+        self._tls = tls
         self._ready: Callable[[], None] = _nothing
+        self.on_drain: Callable[[], None] = _nothing
         self._hurry = asyncio.Event()
         self._drain: asyncio.Task[None] | None = None
 
@@ -85,6 +87,7 @@ class Server(uvicorn.Server):
                 await self._drain
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        self.config.ssl = self._tls  # uvicorn would make one of its own, of files, and have no way to renew it
         await super().startup(sockets=sockets)
         self._ready()
 
@@ -120,8 +123,10 @@ class Server(uvicorn.Server):
 
     async def _drained(self) -> None:
         self._lifecycle.draining = True
-        log.info("server.draining", inflight=self._inflight(), drain_s=self._drain_s)
-        ends_at = asyncio.get_running_loop().time() + self._drain_s
+        self.on_drain()
+        drain_s = self._drain_s()
+        log.info("server.draining", inflight=self._inflight(), drain_s=drain_s)
+        ends_at = asyncio.get_running_loop().time() + drain_s
         while self._inflight() and not self._hurry.is_set() and asyncio.get_running_loop().time() < ends_at:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._hurry.wait(), DRAIN_TICK_S)
@@ -130,7 +135,7 @@ class Server(uvicorn.Server):
 
 
 def _nothing() -> None:
-    """No one waits for the start."""
+    """No one waits for it."""
 
 
 def settle() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final
 
 from rivermouth.dialects.dialect import Dialect, Surface
@@ -20,6 +20,7 @@ class AsgiSink:
     """Implements the engine's `Sink`.  `headers` are those that every answer of this request carries.
 
     surface: where a stream would be; None where nothing is served.
+    limits: asked once, when an answer begins, for the headers that say what its caller has left; None: nothing to say.
     """
 
     __slots__ = (
@@ -32,6 +33,7 @@ class AsgiSink:
         "close_after",
         "ended",
         "hang_up",
+        "limits",
         "started",
     )
 
@@ -52,6 +54,7 @@ class AsgiSink:
         self._headers = headers
         self.hang_up = hang_up
         self._write = write
+        self.limits: Callable[[], Iterable[Header]] | None = None
         self.started = False
         self.ended = False
         self.close_after = False
@@ -64,7 +67,7 @@ class AsgiSink:
             return
         if not self.started:
             self.started = True
-            headers = [*_stream_headers(self._surface), *STREAM, *self._headers, *_told(head)]
+            headers = [*_stream_headers(self._surface), *STREAM, *self._headers, *_told(head), *self._left()]
             await self._send({"type": "http.response.start", "status": 200, "headers": headers})
         if last:
             self.ended = True
@@ -86,11 +89,16 @@ class AsgiSink:
             raise RuntimeError("an answer had begun already")
         self.started = self.ended = True
         length = (b"content-length", str(len(body)).encode())
-        headers = [*headers, (b"connection", b"close")] if self.close_after else headers
+        headers = (
+            [*headers, *self._left(), (b"connection", b"close")] if self.close_after else [*headers, *self._left()]
+        )
         await self._send(
             {"type": "http.response.start", "status": status, "headers": [*headers, length, *self._headers]}
         )
         await self._send({"type": "http.response.body", "body": body, "more_body": False})
+
+    def _left(self) -> Iterable[Header]:
+        return self.limits() if self.limits is not None else ()
 
 
 def _stream_headers(surface: Surface | None) -> list[Header]:

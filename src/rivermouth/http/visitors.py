@@ -1,17 +1,19 @@
-"""What a request says of where it comes from: its address, whether from this machine, from our own page, by TLS.
+"""What a request says of where it comes from: whether from this machine, from our own page, by TLS; and whose tries it
+counts as.
 
-Pure.  Headers are believed as far as whoever can write them gains nothing by lying, or is a proxy that the operator
-named (`http.trusted_proxies`).
+Pure.  What a proxy that the operator named has said of it is in the scope already (`proxies`).  Any other header is
+believed as far as whoever can write it gains nothing by lying.
 """
 
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Final
 
 from rivermouth.http.headers import Header, get
 from rivermouth.http.origins import authority, name_of_host
+from rivermouth.http.proxies import address_of
 from rivermouth.loopback import is_loopback
 
 AUTHORIZATION: Final = b"authorization"
@@ -20,41 +22,13 @@ FORWARDED: Final = (b"forwarded", b"via", b"x-forwarded-for", b"x-forwarded-host
 IPV6_PREFIX: Final = 64
 """Whoever has one IPv6 address has all of its network."""
 
-Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
-
-class Proxies:
-    """The proxies that are believed."""
-
-    def __init__(self, networks: Iterable[str]) -> None:
-        self._networks = [ipaddress.ip_network(network) for network in networks]
-
-    def __bool__(self) -> bool:
-        return bool(self._networks)
-
-    def client(self, peer: str, headers: Sequence[Header]) -> str:
-        """The client's address, to count by: the nearest one that is no such proxy's.  peer: the connection's."""
-        values = [value.decode("latin-1") for name, value in headers if name == b"x-forwarded-for"]
-        hops = [*(hop.strip() for value in values for hop in value.split(",")), peer]
-        nearest = hops.pop()
-        while hops and self._trusts(nearest):
-            nearest = hops.pop()
-        found = _address(nearest)
-        if isinstance(found, ipaddress.IPv6Address):
-            return str(ipaddress.ip_network((found, IPV6_PREFIX), strict=False))
-        return str(found) if found is not None else peer
-
-    def _trusts(self, hop: str) -> bool:
-        address = _address(hop)
-        return address is not None and any(address in network for network in self._networks)
-
-
-def _address(text: str) -> Address | None:
-    try:
-        found = ipaddress.ip_address(text.strip("[]"))
-    except ValueError:
-        return None
-    return getattr(found, "ipv4_mapped", None) or found
+def counted(client: str) -> str:
+    """What tries of this client are counted by: its address, or its network where it can have every address of one."""
+    found = address_of(client)
+    if isinstance(found, ipaddress.IPv6Address):
+        return str(ipaddress.ip_network((found, IPV6_PREFIX), strict=False))
+    return str(found) if found is not None else client
 
 
 def is_direct(headers: list[Header]) -> bool:
@@ -76,9 +50,9 @@ def is_own_page(headers: list[Header], listed: Iterable[str]) -> bool:
 
 
 def is_secure(scheme: str, headers: list[Header]) -> bool:
-    """It came by TLS, to here or to a proxy.  Who lies gets a cookie that its browser does not send back."""
-    claimed = (get(headers, b"x-forwarded-proto"), (get(headers, b"origin") or "").partition(":")[0])
-    return scheme == "https" or "https" in claimed
+    """It came by TLS, to here or to a proxy: scheme is the scope's.  A page that says of itself that it came so is
+    believed, also behind a proxy that nobody named: who lies gets a cookie that its browser does not send back."""
+    return scheme == "https" or (get(headers, b"origin") or "").partition(":")[0] == "https"
 
 
 def bearer(headers: list[Header]) -> str | None:

@@ -31,7 +31,7 @@ from rivermouth.local.devices import Devices
 from rivermouth.local.embedding import store, work
 from rivermouth.local.families import Calls, family_of
 from rivermouth.local.generation import PROVIDER, Generation
-from rivermouth.local.places import KEEP_ALIVE_S, MAX_MODELS, Limits, Running, SlotLease
+from rivermouth.local.places import KEEP_ALIVE_S, MAX_MODELS, MAX_WAITING, WAIT_S, Limits, Running, SlotLease
 from rivermouth.local.placing import Placing
 from rivermouth.local.plan import Plan, plan_of
 from rivermouth.local.pool import EnginePool
@@ -48,6 +48,18 @@ from rivermouth.providers.provider import Batch, Lease, Onward
 
 TEXT_TIMEOUT_S: Final = 180.0
 CAPABILITIES: Final[dict[ModelKind, tuple[str, ...]]] = {"chat": ("completion",), "embedding": ("embedding",)}
+
+
+class Wishes(msgspec.Struct, frozen=True, kw_only=True):
+    """What may be wanted otherwise while it runs: each of them is looked at when it is needed, and not before."""
+
+    keep_alive_s: float = KEEP_ALIVE_S
+    max_models: int = MAX_MODELS
+    max_waiting: int = MAX_WAITING
+    wait_s: float = WAIT_S
+    chat_template: bool = True
+    pulls: Pulls = Pulls.CATALOG
+    pull_limit_bytes: int = PULL_CAP_BYTES
 
 
 class LocalProvider:
@@ -94,6 +106,18 @@ class LocalProvider:
         self._timeout_s = timeout_s
         self._kv_bytes = kv_bytes
         self._step_s = step_s
+
+    def adopt(self, wishes: Wishes) -> None:
+        """From the next load, wait, prompt and pull on; what runs goes on as it began."""
+        self.pool.limits = msgspec.structs.replace(
+            self.pool.limits,
+            keep_alive_s=wishes.keep_alive_s,
+            max_models=wishes.max_models,
+            max_waiting=wishes.max_waiting,
+            wait_s=wishes.wait_s,
+        )
+        self._chat_template = wishes.chat_template
+        self.puller.adopt(wishes.pulls, wishes.pull_limit_bytes)
 
     def spec_of(self, model: Model, device: str) -> Spec:
         """How a process for this model is started on this device."""

@@ -77,6 +77,11 @@ class Puller:
         self._orders = orders or Orders()
         self._running: dict[Wish, _Download] = {}
 
+    def adopt(self, pulls: Pulls, limit_bytes: int) -> None:
+        """What pulls that begin from now on may be; one that runs goes on as it began."""
+        self._pulls = pulls
+        self._orders = msgspec.structs.replace(self._orders, cap_bytes=limit_bytes)
+
     async def pull(self, name: str, accept: str | None = None) -> AsyncGenerator[PullProgress, None]:
         """The frames of a client's pull.  Raises `ApiError` after the first for what it may not have.
 

@@ -13,17 +13,14 @@ from __future__ import annotations
 import asyncio
 import io
 import ssl
-from base64 import b64encode
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol
-from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 from yarl import URL
 
 from rivermouth.ir.errors import ApiError, Kind
-from rivermouth.loopback import is_loopback
+from rivermouth.providers.outbound import FROM_ENVIRONMENT, Outbound, proxy_for
 
 DRAIN_S: Final = 0.1
 """How long a finished answer may take to end its HTTP body before its connection is given up."""
@@ -76,14 +73,16 @@ class Client(Protocol):
 class AiohttpClient:
     """`Client` over one aiohttp session, made when it is first needed."""
 
-    def __init__(self, name: str, base_url: str, *, connect_s: float, ca_file: str | None) -> None:
+    def __init__(
+        self, name: str, base_url: str, *, connect_s: float, ca_file: str | None, outbound: Outbound = FROM_ENVIRONMENT
+    ) -> None:
         self._name = name
         self._connect_s = connect_s
-        self._proxy, secret = proxy_for(base_url)
+        self._proxy, secret = proxy_for(base_url, outbound)
         tunnel = base_url.startswith("https:")
         self._proxy_headers = secret if tunnel else {}  # to the proxy alone, with its CONNECT
         self._extra_headers = {} if tunnel else secret  # without TLS the proxy reads the request itself
-        self._tls = trust(ca_file)
+        self._tls = trust(ca_file, outbound.ca_file)
         self._session: aiohttp.ClientSession | None = None
 
     async def open(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Response:
@@ -207,27 +206,11 @@ class AiohttpResponse:
         ) from None
 
 
-def proxy_for(base_url: str) -> tuple[URL | None, dict[str, str]]:
-    """The proxy that the environment names for this upstream, none for loopback; and a header with its credentials."""
-    parts = urlsplit(base_url)
-    host = parts.hostname or ""
-    if is_loopback(host) or proxy_bypass(host):
-        return None, {}
-    proxies = getproxies()
-    found = proxies.get(parts.scheme) or proxies.get("all")
-    if not found:
-        return None, {}
-    url = URL(found if "://" in found else f"http://{found}")
-    if url.user is None:
-        return url, {}
-    credentials = b64encode(f"{url.user}:{url.password or ''}".encode()).decode()
-    return url.with_user(None), {"proxy-authorization": f"Basic {credentials}"}
-
-
-def trust(ca_file: str | None) -> ssl.SSLContext:
-    """The system's authorities, and one more where it is given."""
+def trust(*ca_files: str | None) -> ssl.SSLContext:
+    """The system's authorities, and more where they are given."""
     context = ssl.create_default_context()
-    if ca_file is not None:
-        context.load_verify_locations(cafile=ca_file)
+    for ca_file in ca_files:
+        if ca_file is not None:
+            context.load_verify_locations(cafile=ca_file)
     context.set_alpn_protocols(["http/1.1"])
     return context

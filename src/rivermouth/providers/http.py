@@ -6,7 +6,8 @@
 
 What comes back follows its content type, not what was asked (F7): a document for a stream is unfolded into events, a
 stream for a document is decoded, and whoever reads folds it.  No clock but connect's runs here: the engine has them
-and cancels.  Headers to the upstream are made here; nothing of the client's travels on (F36).
+and cancels.  Headers to the upstream are made here; nothing of the client's travels on (F36), but for the name of its
+trace while traces are on (`CALL_HEADERS`).
 """
 
 from __future__ import annotations
@@ -26,10 +27,11 @@ from rivermouth.ir.errors import ApiError, Kind
 from rivermouth.ir.reply import EmbedReply, ModelInfo
 from rivermouth.ir.request import EmbedRequest, Request
 from rivermouth.providers.answers import Document, Stream, beginning, whole
-from rivermouth.providers.client import AiohttpClient, Client, Response, proxy_for
+from rivermouth.providers.client import AiohttpClient, Client, Response
 from rivermouth.providers.failures import Failures, retry_after_s
 from rivermouth.providers.lean import LeanClient
-from rivermouth.providers.provider import NOTHING, Lease, Upstream
+from rivermouth.providers.outbound import FROM_ENVIRONMENT, Outbound, proxy_for
+from rivermouth.providers.provider import CALL_HEADERS, NOTHING, Lease, Upstream
 from rivermouth.providers.quirks import bend
 from rivermouth.providers.signing import Signer
 from rivermouth.secrets import Secret
@@ -48,8 +50,8 @@ class HttpTarget(msgspec.Struct, frozen=True, kw_only=True):
     """Where an upstream lives and how it wants to be called.
 
     base_url: what the dialect's paths are appended to.  headers: sent with each request.  ca_file: an authority to
-    trust besides the system's.  connect_s: until the connection stands, TLS included.  quirks: words of `quirks`.
-    signer: signs each request, where the vendor wants more than a key.
+    trust besides the system's.  outbound: the way out.  connect_s: until the connection stands, TLS included.
+    quirks: words of `quirks`.  signer: signs each request, where the vendor wants more than a key.
     """
 
     name: str
@@ -58,6 +60,7 @@ class HttpTarget(msgspec.Struct, frozen=True, kw_only=True):
     api_key: str | None = None
     headers: Mapping[str, str] = {}
     ca_file: str | None = None
+    outbound: Outbound = FROM_ENVIRONMENT
     connect_s: float = 10.0
     quirks: tuple[str, ...] = ()
     signer: Signer | None = None
@@ -98,14 +101,19 @@ class HttpProvider:
         self._target = target
         self._speaks = target.dialect
         self._base = target.base_url.rstrip("/")
-        proxied = proxy_for(target.base_url)[0] is not None
+        proxied = proxy_for(target.base_url, target.outbound)[0] is not None
         connect = AiohttpClient if proxied else LeanClient
         self._client: Client = client or connect(
-            target.name, target.base_url, connect_s=target.connect_s, ca_file=target.ca_file
+            target.name,
+            target.base_url,
+            connect_s=target.connect_s,
+            ca_file=target.ca_file,
+            outbound=target.outbound,
         )
         self._stream_types = frozenset(_media(s.stream_type) for s in target.dialect.surfaces)
         streams = sorted(self._stream_types & STREAM_TYPES) or [JSON]
         self._headers = {True: headers_for(target, streams[0]), False: headers_for(target, JSON)}
+        self._closed = False
         self._signer = target.signer
         own = [_plain(target.api_key or ""), *map(_plain, target.headers.values())]
         self._failures = Failures(target.name, own, target.signer.secrets if target.signer is not None else tuple)
@@ -154,16 +162,22 @@ class HttpProvider:
         return self._failures.parsed(parse, body)
 
     async def close(self) -> None:
+        """Also against whoever asks late, as for a list of models: no connection is made any more."""
+        self._closed = True
         await self._client.close()
 
     async def _ask(self, method: str, outgoing: Outgoing, *, stream: bool) -> Response:
         """The answer, if its status says success.  Raises `ApiError`."""
+        if self._closed:
+            raise self._failures.failure(Kind.NETWORK, f"{self.name} is not in the configuration any more")
         headers = self._headers[stream]
         if outgoing.headers:
             headers = {**headers, **{name.lower(): value for name, value in outgoing.headers.items()}}
         url = self._url(outgoing.path)
         if self._signer is not None:
             headers = {**headers, **await self._signer.sign(method, url, headers, outgoing.body)}
+        if method == "POST" and (told := CALL_HEADERS.get()()):  # not signed: proxies may change them
+            headers = {**told, **headers}
         response = await self._client.open(method, url, headers, outgoing.body or None)
         if not 200 <= response.status < 300:
             raise await self._refused(response)

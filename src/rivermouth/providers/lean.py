@@ -28,6 +28,7 @@ import httptools
 
 from rivermouth.ir.errors import ApiError, Kind
 from rivermouth.providers.client import DRAIN_S, KEEPALIVE_S, Response, trust
+from rivermouth.providers.outbound import FROM_ENVIRONMENT, Outbound
 
 HIGH_BYTES: Final = 256 * 1024
 """Unread bytes at which the socket is paused; it goes on when they are taken."""
@@ -282,13 +283,21 @@ class Connection(asyncio.Protocol):
 class LeanClient:
     """`client.Client` for an upstream that is reached without a proxy."""
 
-    def __init__(self, name: str, base_url: str, *, connect_s: float, ca_file: str | None) -> None:
+    def __init__(
+        self,
+        name: str,
+        base_url: str,
+        *,
+        connect_s: float,
+        ca_file: str | None,
+        outbound: Outbound = FROM_ENVIRONMENT,
+    ) -> None:
         parts = urlsplit(base_url)
         self._name = name
         self._connect_s = connect_s
         self._host = parts.hostname or ""
         self._port = parts.port or (443 if parts.scheme == "https" else 80)
-        self._tls = trust(ca_file) if parts.scheme == "https" else None
+        self._tls = trust(ca_file, outbound.ca_file) if parts.scheme == "https" else None
         self._authority = parts.netloc.rpartition("@")[2]
         self._pool: list[Connection] = []
         self._open: set[Connection] = set()

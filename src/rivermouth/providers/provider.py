@@ -7,6 +7,7 @@ whatever happened; it never asks again after `Finish` or `Error`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol
 
@@ -64,6 +65,15 @@ NOTHING: Final = _Nothing()
 
 NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 """What most targets have to say in the head of an answer."""
+
+
+def _no_headers() -> Mapping[str, str]:
+    return NO_HEADERS
+
+
+CALL_HEADERS: Final[ContextVar[Callable[[], Mapping[str, str]]]] = ContextVar("call_headers", default=_no_headers)
+"""Asked for each request that is made to an upstream for a call: headers that tell which call it is part of.  In the
+context, since what a target is asked is the same without them."""
 
 
 class Upstream(Protocol):

@@ -17,17 +17,29 @@ from typing import Final
 
 import msgspec
 
+from rivermouth.config import Order
 from rivermouth.ir.errors import ApiError, Kind
 from rivermouth.ir.reply import ModelInfo
 from rivermouth.providers.provider import Provider
-from rivermouth.routing.endpoint import Candidate, Endpoint, Plan
+from rivermouth.routing.endpoint import Candidate, Endpoint, Plan, Policy
 
 LIST_FRESH_S: Final = 300.0
 LIST_RETRY_S: Final = 15.0
 LIST_TIMEOUT_S: Final = 5.0
 NEAR_NAMES: Final = 5
+EVERY: Final = "*"
+"""The model of an endpoint that says how all others of its provider are."""
 NAMELESS: Final = ("tgi", "dummy")
 """What clients send where their protocol names no model (R15)."""
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """One `[models.NAME]`.  policy: None where none came with it."""
+
+    endpoints: tuple[Endpoint, ...]
+    policy: Policy | None = None
+    order: Order = "listed"
+    weights: Mapping[str, float] = {}
 
 
 class _Listing(msgspec.Struct):
@@ -45,7 +57,7 @@ class Catalog:
     def __init__(
         self,
         *,
-        models: Mapping[str, tuple[Endpoint, ...]],
+        models: Mapping[str, Entry],
         endpoints: Iterable[Endpoint] = (),
         providers: Mapping[str, Provider],
         own: tuple[str, ...] = (),
@@ -68,8 +80,10 @@ class Catalog:
             model = self._default
         configured = self._models.get(model)
         if configured is not None:
-            count = len(configured)
-            return Plan(model, tuple(Candidate(e, f"configured, {i} of {count}") for i, e in enumerate(configured, 1)))
+            count, policies = len(configured.endpoints), () if configured.policy is None else (configured.policy,)
+            numbered = enumerate(configured.endpoints, 1)
+            candidates = tuple(Candidate(e, f"configured, {i} of {count}", policies) for i, e in numbered)
+            return Plan(model, candidates, configured.order, configured.weights)
         provider, slash, name = model.partition("/")
         if slash and name and provider in self._providers:
             return self._single(provider, name, "asked for by provider and model")
@@ -98,6 +112,16 @@ class Catalog:
                 full = name if provider in self._own else f"{provider}/{name}"
                 found.setdefault(full, msgspec.structs.replace(info, id=full))
         return list(found.values())
+
+    @property
+    def configured(self) -> Mapping[str, Entry]:
+        """The names of the configuration, each with its endpoints."""
+        return self._models
+
+    def endpoints(self) -> list[Endpoint]:
+        """Every endpoint that the configuration knows, also those that only a name has."""
+        named = (endpoint for entry in self._models.values() for endpoint in entry.endpoints)
+        return list({e.id: e for e in (*reversed(self._endpoints.values()), *named)}.values())
 
     async def offered(self, provider: str) -> list[ModelInfo]:
         """What one provider lists; nothing when it cannot be found out."""
@@ -140,8 +164,17 @@ class Catalog:
         return models
 
     def _single(self, provider: str, model: str, why: str) -> Plan:
-        bare = Endpoint(id=f"{provider}/{model}", provider=provider, model=model)
-        return Plan(model, (Candidate(self._endpoints.get((provider, model), bare), why),))
+        return Plan(model, (Candidate(self.endpoint(provider, model), why),))
+
+    def endpoint(self, provider: str, model: str) -> Endpoint:
+        """What is configured of that model there: by its own name, or by the "*" of its provider."""
+        known, every = self._endpoints.get((provider, model)), self._endpoints.get((provider, EVERY))
+        if known is not None:
+            return known
+        name = f"{provider}/{model}"
+        if every is not None:
+            return msgspec.structs.replace(every, id=name, model=model)
+        return Endpoint(id=name, provider=provider, model=model)
 
     def _unknown(self, asked: str, model: str, holders: list[str], own: list[str]) -> ApiError:
         """asked: the client's own word for it, which `NAMELESS` may have led elsewhere."""

@@ -17,6 +17,8 @@ import msgspec
 from rivermouth.ir.errors import Kind
 
 LONGEST_MESSAGE: Final = 500
+NANO: Final = 1_000_000_000
+"""Money is kept in whole billionths of a unit of its currency, so that sums are exact."""
 
 
 class Status(StrEnum):
@@ -43,6 +45,7 @@ class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One try at one candidate, with what it really produced.  Times are nanoseconds since the call's start.
 
     number: from 1, in the order tried.  None is "not known", never 0 (F29).
+    estimated: the tokens were counted here, not by the provider.  price_nano: billionths of a unit of the currency.
     """
 
     number: int
@@ -55,15 +58,21 @@ class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True):
     kind: Kind | None = None
     status_code: int | None = None
     message: str | None = None
+    input_tokens: int | None = None
     output_tokens: int | None = None
+    cached_tokens: int | None = None
     text_chars: int | None = None
+    estimated: bool = False
+    price_nano: int | None = None
+    price_currency: str | None = None
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """Why a candidate was taken, or was not."""
+    """Whether a candidate might be tried, and why or why not."""
 
     candidate: str
     why: str
+    allowed: bool = True
 
 
 class CallRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,6 +83,11 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True):
     estimated: the tokens were counted here, not by the model.  at_least: more may have been produced than is counted.
     held_by_keepalive: a keep-alive committed the 200 before anything was known of the answer (F37).
     ignored: request fields that the target could not carry (R30).
+    model_version, region, sovereignty, retention: what was known of the endpoint that served, when it did.
+    policy_id: the policies that held, joined by "+".
+    price_nano: billionths of a unit of the currency, all attempts together; it is `price_estimated` where some of
+    their tokens were.
+    end_user: whom the client said that it asks for, as a pseudonym.  erased: what led to a person has been taken out.
     """
 
     id: str
@@ -85,6 +99,8 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True):
     stream: bool = False
     client_request_id: str | None = None
     key_name: str | None = None
+    end_user: str | None = None
+    erased: bool = False
 
     status: Status = Status.OPEN
     kind: Kind | None = None
@@ -94,6 +110,11 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True):
     endpoint_id: str | None = None
     provider: str | None = None
     model_used: str | None = None
+    model_version: str | None = None
+    region: str | None = None
+    sovereignty: str | None = None
+    retention: str | None = None
+    policy_id: str | None = None
     finish_reason: str | None = None
 
     input_tokens: int | None = None
@@ -109,12 +130,35 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True):
     ended_ns: int | None = None
     held_by_keepalive: bool = False
 
-    price_amount: float | None = None
+    price_nano: int | None = None
     price_currency: str | None = None
+    price_estimated: bool = False
 
     decisions: tuple[Decision, ...] = ()
     ignored: tuple[str, ...] = ()
     attempts: tuple[AttemptRecord, ...] = ()
+
+    @property
+    def price_amount(self) -> float | None:
+        """In units of the currency."""
+        return amount(self.price_nano)
+
+
+class Said(msgspec.Struct, frozen=True):
+    """One message of a prompt, as text."""
+
+    role: str
+    text: str
+
+
+class CallText(msgspec.Struct, frozen=True):
+    """What was said in one call, where that is kept.  cut: some of it is not here, being too long."""
+
+    call_id: str
+    started_ns: int
+    prompt: tuple[Said, ...]
+    answer: str
+    cut: bool = False
 
 
 class Checkpoint(msgspec.Struct, frozen=True):
@@ -134,13 +178,17 @@ class Checkpoint(msgspec.Struct, frozen=True):
 class CallFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Which calls to list: those that match every field that is set.  `model` is the one asked for or the one used.
 
-    since_ns: started then or later; until_ns: started before.  Unix nanoseconds.
+    policy: one of those that held.  since_ns: started then or later; until_ns: started before.  Unix nanoseconds.
     """
 
     status: Status | None = None
+    kind: Kind | None = None
     model: str | None = None
     provider: str | None = None
+    endpoint_id: str | None = None
+    policy: str | None = None
     key_name: str | None = None
+    end_user: str | None = None
     since_ns: int | None = None
     until_ns: int | None = None
 
@@ -160,9 +208,19 @@ class UsageRow(msgspec.Struct, frozen=True, kw_only=True):
     output_tokens: int
     cached_tokens: int
     reasoning_tokens: int
-    price_amount: float
+    price_nano: int
     estimated: int
     at_least: int
+
+    @property
+    def price_amount(self) -> float | None:
+        """In units of the currency; None where no call had a price."""
+        return amount(self.price_nano) if self.currency is not None else None
+
+
+def amount(nano: int | None) -> float | None:
+    """Billionths as units."""
+    return nano / NANO if nano is not None else None
 
 
 class StoreError(Exception):
@@ -191,8 +249,17 @@ class CallStore(Protocol):
         """
         ...
 
-    def write(self, opens: Sequence[CallRecord], marks: Sequence[Checkpoint], closes: Sequence[CallRecord]) -> int:
-        """`insert_open`, `checkpoint` and `close` in one transaction; the number of calls ended."""
+    def write(
+        self,
+        opens: Sequence[CallRecord],
+        marks: Sequence[Checkpoint],
+        closes: Sequence[CallRecord],
+        texts: Sequence[CallText] = (),
+    ) -> int:
+        """`insert_open`, `checkpoint` and `close` in one transaction, with the texts of calls; the number ended.
+
+        The first text of a call is kept, and none of one that is not there.
+        """
         ...
 
     def interrupt_open(self) -> int:

@@ -11,30 +11,28 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import ColumnElement, Connection, Engine, RowMapping, Select, case, func, or_, select, update
+from sqlalchemy import Connection, Engine, RowMapping, Select, case, func, select, update
 from sqlalchemy.exc import DBAPIError
 
 from rivermouth.store import statements as sql
 from rivermouth.store.database import open_database, open_reader, renamed
 from rivermouth.store.port import (
-    AttemptRecord,
     CallFilter,
     CallRecord,
+    CallText,
     Checkpoint,
-    Decision,
     Outcome,
     Status,
     StoreError,
     UsageRow,
 )
+from rivermouth.store.rows import conditions, joined, plain
 from rivermouth.store.tables import attempts, calls
-from rivermouth.wire import json
 
 INTERRUPTED_MESSAGE: Final = "the server stopped before the call ended"
 EVERY: Final = CallFilter()
-
-_decisions: Final = json.typed(tuple[Decision, ...])
-_ignored: Final = json.typed(tuple[str, ...])
+TAKEN_OVER: Final = ("endpoint_id", "provider", "model", "input_tokens", "price_currency")
+"""What the last attempt of an interrupted call says for the call."""
 
 
 class SqliteCallStore:
@@ -63,7 +61,13 @@ class SqliteCallStore:
     def close(self, rows: Sequence[CallRecord]) -> int:
         return self.write((), (), rows)
 
-    def write(self, opens: Sequence[CallRecord], marks: Sequence[Checkpoint], closes: Sequence[CallRecord]) -> int:
+    def write(
+        self,
+        opens: Sequence[CallRecord],
+        marks: Sequence[Checkpoint],
+        closes: Sequence[CallRecord],
+        texts: Sequence[CallText] = (),
+    ) -> int:
         connection = self._writing()
         try:
             if opens:
@@ -71,6 +75,8 @@ class SqliteCallStore:
             if marks:
                 _mark(connection, marks)
             ended = _end(connection, closes) if closes else 0
+            if texts:
+                _run(connection, sql.PUT_TEXT, [sql.text_row(t) for t in texts])
             connection.commit()
         except DBAPIError as error:
             self._abandon()
@@ -84,7 +90,7 @@ class SqliteCallStore:
         return ended
 
     def interrupt_open(self) -> int:
-        last = {name: _of_last_attempt(name) for name in ("endpoint_id", "provider", "model")}
+        last = {name: _of_last_attempt(name) for name in TAKEN_OVER}
         change = {
             "status": Status.INTERRUPTED.value,
             "at_least": 1,
@@ -92,6 +98,10 @@ class SqliteCallStore:
             "endpoint_id": func.coalesce(calls.c.endpoint_id, last["endpoint_id"]),
             "provider": func.coalesce(calls.c.provider, last["provider"]),
             "model_used": func.coalesce(calls.c.model_used, last["model"]),
+            "input_tokens": func.coalesce(calls.c.input_tokens, last["input_tokens"]),
+            "price_nano": _price_of_attempts(),
+            "price_currency": last["price_currency"],
+            "price_estimated": 1,
         }
         connection = self._writing()
         try:
@@ -107,12 +117,12 @@ class SqliteCallStore:
         return found[0] if found else None
 
     def list(self, limit: int, where: CallFilter = EVERY) -> Sequence[CallRecord]:
-        query = select(calls).where(*_conditions(where))
+        query = select(calls).where(*conditions(where))
         return self._read(query.order_by(calls.c.started_ns.desc(), calls.c.seq.desc()).limit(limit))
 
     def usage(self, since_ns: int | None = None, until_ns: int | None = None) -> Sequence[UsageRow]:
         rows = self._rows(_usage(CallFilter(since_ns=since_ns, until_ns=until_ns)))
-        return [msgspec.convert(_plain(row), UsageRow) for row in rows]
+        return [msgspec.convert(plain(row), UsageRow) for row in rows]
 
     def dispose(self) -> None:
         self._abandon()
@@ -149,7 +159,7 @@ class SqliteCallStore:
                 lines = connection.execute(wanted.order_by(attempts.c.number)).mappings().all()
         except DBAPIError as error:
             raise renamed(error) from None
-        return _joined(heads, lines)
+        return joined(heads, lines)
 
 
 def _run(connection: Connection, statement: sql.Statement, rows: Sequence[sql.Row]) -> int:
@@ -182,21 +192,11 @@ def _of_last_attempt(name: str) -> Any:
     return mine.order_by(attempts.c.number.desc()).limit(1).scalar_subquery()
 
 
-def _conditions(where: CallFilter) -> list[ColumnElement[bool]]:
-    found: list[ColumnElement[bool]] = []
-    if where.status is not None:
-        found.append(calls.c.status == where.status.value)
-    if where.model is not None:
-        found.append(or_(calls.c.model_asked == where.model, calls.c.model_used == where.model))
-    if where.provider is not None:
-        found.append(calls.c.provider == where.provider)
-    if where.key_name is not None:
-        found.append(calls.c.key_name == where.key_name)
-    if where.since_ns is not None:
-        found.append(calls.c.started_ns >= where.since_ns)
-    if where.until_ns is not None:
-        found.append(calls.c.started_ns < where.until_ns)
-    return found
+def _price_of_attempts() -> Any:
+    """In the currency of the last of them; NULL where no price is known."""
+    each = attempts.alias()
+    mine = select(func.sum(each.c.price_nano)).where(each.c.call_id == calls.c.id)
+    return mine.where(each.c.price_currency == _of_last_attempt("price_currency")).scalar_subquery()
 
 
 def _usage(where: CallFilter) -> Select[Any]:
@@ -206,34 +206,8 @@ def _usage(where: CallFilter) -> Select[Any]:
         func.coalesce(func.sum(calls.c[name]), 0).label(name)
         for name in ("input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens", "estimated", "at_least")
     ]
-    price = func.total(calls.c.price_amount).label("price_amount")
+    price = func.coalesce(func.sum(calls.c.price_nano), 0).label("price_nano")
     currency = calls.c.price_currency.label("currency")
     query = select(model, calls.c.status, currency, func.count().label("calls"), price, *sums)
-    grouped = query.where(*_conditions(where)).group_by(model, calls.c.status, currency)
+    grouped = query.where(*conditions(where)).group_by(model, calls.c.status, currency)
     return grouped.order_by(model, calls.c.status, case((currency.is_(None), ""), else_=currency))
-
-
-def _joined(heads: Sequence[RowMapping], lines: Sequence[RowMapping]) -> list[CallRecord]:
-    by_call: dict[str, list[AttemptRecord]] = {}
-    for line in lines:
-        by_call.setdefault(line["call_id"], []).append(_attempt(line))
-    return [_call(head, tuple(by_call.get(head["id"], ()))) for head in heads]
-
-
-def _call(row: RowMapping, lines: tuple[AttemptRecord, ...]) -> CallRecord:
-    values = _plain(row)
-    del values["seq"]
-    values["decisions"] = json.decode_as(_decisions, values["decisions"].encode())
-    values["ignored"] = json.decode_as(_ignored, values["ignored"].encode())
-    return msgspec.convert({**values, "attempts": lines}, CallRecord, strict=False)
-
-
-def _attempt(row: RowMapping) -> AttemptRecord:
-    values = _plain(row)
-    del values["call_id"]
-    return msgspec.convert(values, AttemptRecord, strict=False)
-
-
-def _plain(row: RowMapping) -> dict[str, Any]:
-    """With names that are exactly `str`: msgspec takes no subclass, and SQLAlchemy's are one."""
-    return {str(name): value for name, value in row.items()}

@@ -12,8 +12,8 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import ColumnElement, Select, bindparam, func, literal_column, select, update
 from sqlalchemy.dialects import sqlite
 
-from rivermouth.store.port import AttemptRecord, CallRecord, Checkpoint
-from rivermouth.store.tables import attempts, calls
+from rivermouth.store.port import AttemptRecord, CallRecord, CallText, Checkpoint
+from rivermouth.store.tables import attempts, calls, calls_text
 from rivermouth.wire import json
 
 Row = tuple[Any, ...]
@@ -31,6 +31,7 @@ OPENED: Final = (
     "stream",
     "client_request_id",
     "key_name",
+    "end_user",
     "decisions",
 )
 ENDED: Final = (
@@ -53,12 +54,19 @@ ENDED: Final = (
     "first_token_ns",
     "ended_ns",
     "held_by_keepalive",
-    "price_amount",
     "price_currency",
     "decisions",
     "ignored",
+    "model_version",
+    "region",
+    "sovereignty",
+    "retention",
+    "policy_id",
+    "price_nano",
+    "price_estimated",
 )
 ATTEMPT: Final = tuple(c.name for c in attempts.columns)
+TEXT: Final = tuple(c.name for c in calls_text.columns)
 
 
 class Statement(NamedTuple):
@@ -101,11 +109,20 @@ def _put_attempt() -> Statement:
     return _compiled(new.on_conflict_do_update(index_elements=["call_id", "number"], set_=change))
 
 
+def _put_text() -> Statement:
+    """Inserts a text where its call is, and has none."""
+    known = select(calls.c.id).where(calls.c.id == bindparam("of_call")).exists()
+    line: Select[Any] = select(*(bindparam(n, type_=calls_text.c[n].type) for n in TEXT)).where(known)
+    new = sqlite.insert(calls_text).from_select(list(TEXT), line)
+    return _compiled(new.on_conflict_do_nothing(index_elements=["call_id"]))
+
+
 INSERT_OPEN: Final = _insert_call(OPENED)
 INSERT_ENDED: Final = _insert_call((*OPENED[:-1], *ENDED))
 CHECKPOINT: Final = _checkpoint_call()
 END: Final = _end_call()
 PUT_ATTEMPT: Final = _put_attempt()
+PUT_TEXT: Final = _put_text()
 
 
 def opened_row(r: CallRecord) -> Row:
@@ -120,6 +137,7 @@ def opened_row(r: CallRecord) -> Row:
         1 if r.stream else 0,
         r.client_request_id,
         r.key_name,
+        r.end_user,
         _text(r.decisions),
     )
 
@@ -146,10 +164,16 @@ def ended_row(r: CallRecord) -> Row:
         r.first_token_ns,
         r.ended_ns,
         1 if r.held_by_keepalive else 0,
-        r.price_amount,
         r.price_currency,
         _text(r.decisions),
         _text(r.ignored),
+        r.model_version,
+        r.region,
+        r.sovereignty,
+        r.retention,
+        r.policy_id,
+        r.price_nano,
+        1 if r.price_estimated else 0,
     )
 
 
@@ -175,8 +199,18 @@ def attempt_row(call_id: str, a: AttemptRecord, outcome: str) -> Row:
         a.message,
         a.output_tokens,
         a.text_chars,
+        a.input_tokens,
+        a.cached_tokens,
+        1 if a.estimated else 0,
+        a.price_nano,
+        a.price_currency,
         call_id,
     )
+
+
+def text_row(t: CallText) -> Row:
+    """For `PUT_TEXT`."""
+    return (t.call_id, t.started_ns, _text(t.prompt), t.answer, 1 if t.cut else 0, t.call_id)
 
 
 def _text(values: tuple[Any, ...]) -> str:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from sqlalchemy import BigInteger, Column, Float, Index, Integer, MetaData, String, Table, Text
+from sqlalchemy import BigInteger, Column, Index, Integer, MetaData, String, Table, Text
 
-HEAD: Final = "accounts_0001"
+HEAD: Final = "platform_0001"
 """The newest migration.  A database that already says so is used as it is, without loading Alembic."""
 
 metadata: Final = MetaData()
@@ -28,6 +28,7 @@ calls: Final = Table(
     Column("stream", Integer, nullable=False, server_default="0"),
     Column("client_request_id", String),
     Column("key_name", String),
+    Column("end_user", String),
     Column("status", String, nullable=False, server_default="open"),
     Column("kind", String),
     Column("message", String),
@@ -47,14 +48,28 @@ calls: Final = Table(
     Column("first_token_ns", BigInteger),
     Column("ended_ns", BigInteger),
     Column("held_by_keepalive", Integer, nullable=False, server_default="0"),
-    Column("price_amount", Float),
     Column("price_currency", String),
     Column("decisions", Text, nullable=False, server_default="[]"),
     Column("ignored", Text, nullable=False, server_default="[]"),
+    Column("model_version", String),
+    Column("region", String),
+    Column("sovereignty", String),
+    Column("retention", String),
+    Column("policy_id", String),
+    Column("price_nano", BigInteger),
+    Column("price_estimated", Integer, nullable=False, server_default="0"),
+    Column("erased", Integer, nullable=False, server_default="0"),
 )
 
 calls_open: Final = Index("calls_open", calls.c.status, sqlite_where=calls.c.status == "open")
 calls_started: Final = Index("calls_started", calls.c.started_ns)
+calls_of_key: Final = Index(
+    "calls_of_key", calls.c.key_name, calls.c.started_ns, sqlite_where=calls.c.key_name.is_not(None)
+)
+calls_of_end_user: Final = Index("calls_of_end_user", calls.c.end_user, sqlite_where=calls.c.end_user.is_not(None))
+calls_not_completed: Final = Index(
+    "calls_not_completed", calls.c.started_ns, sqlite_where=calls.c.status != "completed"
+)
 
 attempts: Final = Table(
     "attempts",
@@ -72,5 +87,31 @@ attempts: Final = Table(
     Column("message", String),
     Column("output_tokens", Integer),
     Column("text_chars", Integer),
+    Column("input_tokens", Integer),
+    Column("cached_tokens", Integer),
+    Column("estimated", Integer, nullable=False, server_default="0"),
+    Column("price_nano", BigInteger),
+    Column("price_currency", String),
     sqlite_with_rowid=False,
 )
+
+calls_text: Final = Table(
+    "calls_text",
+    metadata,
+    Column("call_id", String, primary_key=True),
+    Column("started_ns", BigInteger, nullable=False),
+    Column("prompt", Text, nullable=False),
+    Column("answer", Text, nullable=False),
+    Column("cut", Integer, nullable=False, server_default="0"),
+    sqlite_with_rowid=False,
+)
+calls_text_started: Final = Index("calls_text_started", calls_text.c.started_ns)
+
+facts: Final = Table(
+    "facts",
+    metadata,
+    Column("name", String, primary_key=True),
+    Column("value", Text, nullable=False),
+    sqlite_with_rowid=False,
+)
+"""What this database was given when it was made."""

@@ -125,8 +125,8 @@ class TestBoto3:
         client.invoke_model(modelId=CLAUDE, body=json.dumps(CLAUDE_BODY))["body"].read()
         client.close()
         headers = [(n.encode(), v.encode()) for n, v in server.headers[0].items()]
-        assert Keys([KEY], DIALECT.keys).name_of(headers, b"") is not None
-        assert Keys(["another"], DIALECT.keys).name_of(headers, b"") is None
+        assert Keys([KEY], (), DIALECT.keys).caller(headers, b"") is not None
+        assert Keys(["another"], (), DIALECT.keys).caller(headers, b"") is None
 
     def test_tokens_are_counted(self, server: Loopback) -> None:
         client = aws(server)

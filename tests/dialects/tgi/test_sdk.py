@@ -181,4 +181,4 @@ class TestServer:
     def test_the_key_is_where_the_dialect_looks(self, server: Loopback, client: hub.InferenceClient) -> None:
         client.text_generation("Hi")
         headers = [(n.encode(), v.encode()) for n, v in server.headers[0].items()]
-        assert Keys(["k-1"], DIALECT.keys).name_of(headers, b"") is not None
+        assert Keys(["k-1"], (), DIALECT.keys).caller(headers, b"") is not None

@@ -1,5 +1,7 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
+import { ApiError } from "../api.ts";
+import { sentence } from "../strings.ts";
 import { AccountForm } from "./AccountForm.tsx";
 import { useApp, useWords } from "./hooks.ts";
 import { Logo } from "./icons.tsx";
@@ -28,9 +30,13 @@ export function SignIn(): JSX.Element {
 function AsGuest(): JSX.Element {
   const app = useApp();
   const words = useWords();
-  const [refused, setRefused] = useState(false);
+  const [refused, setRefused] = useState("");
+  const why = (error: unknown): string => {
+    if (error instanceof ApiError && error.code !== "guests_refused") return sentence(words, error);
+    return app.closed ? words.serverKeyWrong : words.errors.permission;
+  };
   const enter = (): void => {
-    app.enter(() => app.api.guest()).catch(() => setRefused(true));
+    app.enter(() => app.api.guest()).catch((error: unknown) => setRefused(why(error)));
   };
   return (
     <form
@@ -43,7 +49,7 @@ function AsGuest(): JSX.Element {
       {app.closed && <KeyField />}
       <button class="plain-button">{app.closed ? words.asGuestWithKey : words.asGuest}</button>
       <p class="failure" role="alert">
-        {refused ? (app.closed ? words.serverKeyWrong : words.errors.permission) : ""}
+        {refused}
       </p>
     </form>
   );

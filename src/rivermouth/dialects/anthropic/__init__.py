@@ -31,6 +31,7 @@ from rivermouth.dialects.anthropic.build import build_request
 from rivermouth.dialects.anthropic.decoder import Decoder
 from rivermouth.dialects.anthropic.encoder import Encoder
 from rivermouth.dialects.anthropic.errors import encode_error, parse_error
+from rivermouth.dialects.anthropic.limits import limit_headers
 from rivermouth.dialects.anthropic.models import MODELS_PATH, encode_model, encode_models, parse_models
 from rivermouth.dialects.anthropic.parse import NAME, parse_request
 from rivermouth.dialects.anthropic.relay import Relay, relay_reply
@@ -88,4 +89,5 @@ DIALECT = Dialect(
     encode_models=encode_models,
     encode_model=encode_model,
     encode_count=encode_count,
+    limit_headers=limit_headers,
 )

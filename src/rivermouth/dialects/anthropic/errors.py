@@ -72,7 +72,8 @@ def parse_stream_error(data: bytes) -> ApiError:
 
 
 def _wording(error: ApiError) -> Wording:
-    return BILLING if error.kind is Kind.RATE_LIMITED and error.code == QUOTA else WORDINGS[error.kind]
+    unpaid = error.code == QUOTA or error.status == BILLING.status
+    return BILLING if error.kind is Kind.RATE_LIMITED and unpaid else WORDINGS[error.kind]
 
 
 def _body(error: ApiError, call_id: str) -> dict[str, Any]:

@@ -42,6 +42,7 @@ from rivermouth.dialects.openai_chat.decoder import Decoder
 from rivermouth.dialects.openai_chat.embeddings import build_embed, encode_embed, parse_embed, parse_embed_reply
 from rivermouth.dialects.openai_chat.encoder import Encoder
 from rivermouth.dialects.openai_chat.failures import encode_error, parse_error
+from rivermouth.dialects.openai_chat.limits import limit_headers
 from rivermouth.dialects.openai_chat.models import encode_model, encode_models, parse_models
 from rivermouth.dialects.openai_chat.parse import parse_request
 from rivermouth.dialects.openai_chat.relay import Relay, relay_reply
@@ -90,4 +91,5 @@ DIALECT: Final = Dialect(
     parse_models=parse_models,
     encode_models=encode_models,
     encode_model=encode_model,
+    limit_headers=limit_headers,
 )

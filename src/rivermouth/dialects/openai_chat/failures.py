@@ -40,6 +40,8 @@ WORDS: Final[dict[Kind, Words]] = {
 
 QUOTA: Final = "insufficient_quota"
 CONTEXT: Final = "context_length_exceeded"
+UNPAID: Final = 402
+"""A budget is spent: no other try helps."""
 
 # Codes that say more than the HTTP status they come with.
 CODE_KINDS: Final[dict[str, Kind]] = {
@@ -97,7 +99,7 @@ def error_body(error: ApiError) -> bytes:
 
 def encode_error(error: ApiError, call_id: str) -> Failure:
     """An error before the stream has begun.  `x-should-retry` tells the SDKs what the status alone cannot."""
-    retry = error.retryable and error.code != QUOTA
+    retry = error.retryable and error.code != QUOTA and error.status != UNPAID
     return Failure(
         status=error.status, body=error_body(error), headers={"x-should-retry": "true" if retry else "false"}
     )

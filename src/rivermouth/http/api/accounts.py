@@ -7,7 +7,7 @@ and `logout` look at it, and both want to be asked by our own page.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, Literal, Protocol
 
 import msgspec
 from litestar import Request, Response, delete, get, post
@@ -16,8 +16,9 @@ from litestar.handlers import HTTPRouteHandler
 from rivermouth.accounts.service import Accounts, SignedIn
 from rivermouth.http.api.chats import answer
 from rivermouth.http.headers import Header
+from rivermouth.http.keys import Keys
 from rivermouth.http.persons import Persons
-from rivermouth.http.visitors import Proxies, bearer, cookie, is_own_page, is_secure
+from rivermouth.http.visitors import bearer, cookie, counted, is_own_page, is_secure
 from rivermouth.ir.errors import ApiError, Kind
 from rivermouth.store.accounts.port import User
 from rivermouth.wire import json
@@ -41,21 +42,43 @@ _credentials: Final = json.typed(Credentials)
 
 
 class Rules(msgspec.Struct, frozen=True, kw_only=True):
-    """open: strangers may sign up, and be guests.  origins: of the pages that the operator allowed."""
+    """signup: as the configuration has it.  origins: of the pages that the operator allowed."""
 
-    open: bool
-    proxies: Proxies
+    signup: Literal["open", "closed"] | None
+    keys: Keys
     origins: tuple[str, ...]
     base_path: str
+
+    @property
+    def open(self) -> bool:
+        """Strangers may sign up, and be guests.  Unsaid, as long as nobody is asked for a key."""
+        return self.signup == "open" or (self.signup is None and self.keys.open)
+
+
+class Doors(Protocol):
+    """Who asks, and by which rules, as the configuration has it at this moment."""
+
+    @property
+    def persons(self) -> Persons: ...
+
+    @property
+    def rules(self) -> Rules: ...
 
 
 class Desk:
     """What the handlers do."""
 
-    def __init__(self, accounts: Accounts, persons: Persons, rules: Rules) -> None:
+    def __init__(self, accounts: Accounts, doors: Doors) -> None:
         self._accounts = accounts
-        self._persons = persons
-        self._rules = rules
+        self._doors = doors
+
+    @property
+    def _persons(self) -> Persons:
+        return self._doors.persons
+
+    @property
+    def _rules(self) -> Rules:
+        return self._doors.rules
 
     async def guest(self, request: Asked) -> Response[bytes]:
         headers = _headers(request)
@@ -124,12 +147,12 @@ class Desk:
 
     def _address(self, request: Asked) -> str:
         client = request.scope["client"]
-        return self._rules.proxies.client(client[0] if client else "", _headers(request))
+        return counted(client[0] if client else "")
 
 
-def account_routes(accounts: Accounts, persons: Persons, rules: Rules) -> list[HTTPRouteHandler]:
+def account_routes(accounts: Accounts, doors: Doors) -> list[HTTPRouteHandler]:
     """The handlers."""
-    desk = Desk(accounts, persons, rules)
+    desk = Desk(accounts, doors)
 
     @post(f"{PATH}/guest", status_code=200, request_max_body_size=BODY_BYTES)
     async def guest(request: Asked) -> Response[bytes]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
 from litestar import Litestar, MediaType, Request, Response, get, route
@@ -10,14 +10,10 @@ from litestar.exceptions import MethodNotAllowedException, NotFoundException
 from litestar.openapi import OpenAPIConfig
 from litestar.openapi.plugins import JsonRenderPlugin
 
-from rivermouth.chat.slots import Slots
 from rivermouth.http.envelope import envelope
 from rivermouth.http.lifecycle import Lifecycle
-from rivermouth.local.places import Queue
 from rivermouth.observe import CONTENT_TYPE
 
-QUEUES = "/platform/v1/queues"
-TURNS = "/platform/v1/turns"
 RUNNING = "Ollama is running"
 """The text that Ollama's clients probe for (R22)."""
 
@@ -27,8 +23,6 @@ def platform(
     lifecycle: Lifecycle,
     inflight: Callable[[], int],
     metrics: Callable[[], bytes],
-    queues: Callable[[], list[Queue]],
-    turns: Callable[[], Awaitable[Slots]],
     version: str,
     bases: str = "",
 ) -> Litestar:
@@ -51,16 +45,6 @@ def platform(
         """Everything measured, as Prometheus reads it."""
         return Response(metrics(), media_type=CONTENT_TYPE)
 
-    @get(QUEUES, sync_to_thread=False)
-    def waiting() -> Response[dict[str, list[Queue]]]:
-        """The local models that are loaded or wanted, each device for itself: calls that run, and each that waits."""
-        return Response({"queues": queues()})
-
-    @get(TURNS)
-    async def slots() -> Response[Slots]:
-        """The chats that are written or followed: the newest frame of each, and how many follow it."""
-        return Response(await turns())
-
     def unknown(request: Request[Any, Any, Any], error: NotFoundException) -> Response[bytes]:
         """The commonest mistake is a base URL without its /v1."""
         path = request.scope["path"][:200]
@@ -73,7 +57,7 @@ def platform(
         return Response(body, media_type=MediaType.JSON, status_code=405, headers=error.headers)
 
     return Litestar(
-        route_handlers=[root, health, prometheus, waiting, slots],
+        route_handlers=[root, health, prometheus],
         exception_handlers={NotFoundException: unknown, MethodNotAllowedException: untaken},
         openapi_config=OpenAPIConfig(
             title="Rivermouth", version=version, path="/schema", render_plugins=[JsonRenderPlugin()]

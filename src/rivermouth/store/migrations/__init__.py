@@ -34,3 +34,8 @@ def upgrade(connection: Connection) -> None:
 def head() -> str | None:
     """The newest step."""
     return ScriptDirectory.from_config(settings()).get_current_head()
+
+
+def known() -> frozenset[str]:
+    """Every step of ours."""
+    return frozenset(step.revision for step in ScriptDirectory.from_config(settings()).walk_revisions())

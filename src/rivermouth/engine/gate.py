@@ -1,0 +1,42 @@
+"""The port through which a call is let in, or not, once it is known who might serve it.
+
+`admit` decides at once, without waiting for anything, so nothing can come between its look and its word.  `settle` is
+told of the end of every call, let in or not, exactly once: after its upstreams have confirmed that they stopped, and
+before its record is handed to the store.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+
+from rivermouth.routing.policy import Selection
+from rivermouth.store.port import CallRecord
+
+if TYPE_CHECKING:
+    from rivermouth.engine.call import Call
+
+
+class Reservation(msgspec.Struct, frozen=True):
+    """selection: what is left of the one that was offered.  held: the gate's own business."""
+
+    selection: Selection
+    held: Any = None
+
+
+class Gate(Protocol):
+    """active: there is something that it could refuse; where it is not, `admit` is not asked."""
+
+    active: bool
+
+    def admit(self, call: Call, selection: Selection) -> Reservation:
+        """Lets the call in; sets `call.allowance` where its caller has limits, also when it then refuses.
+
+        Raises `ApiError`, and then nothing is reserved; `Refused` where it is about the candidates.
+        """
+        ...
+
+    def settle(self, reservation: Reservation | None, final: CallRecord) -> None:
+        """The call has ended as its record says; None where it was not let in, or not asked."""
+        ...

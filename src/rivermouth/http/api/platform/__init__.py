@@ -1,0 +1,14 @@
+"""The API of those who run the server, under /platform/v1: single JSON documents, served by Litestar.
+
+asking      who asks and what they may; parameters that nobody knows are refused
+shapes      what the documents hold: times in RFC 3339, money with its currency, ids as text, lists as {data, next}
+problems    errors, all in one shape
+calls       the records, one by one and in pages
+usage       their sums, by day, model, key ...
+exports     both as CSV or JSON lines, for other programs
+routing     models, endpoints, policies, and what a policy would decide
+keys        keys, limits, budgets, the log of changes
+erasure     what led to a person, taken out of the records
+pages       the OpenAPI document and a page that shows it
+app         all of it as one application
+"""

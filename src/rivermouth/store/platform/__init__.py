@@ -1,0 +1,1 @@
+"""Platform keys and the log of changes: the port, and its adapter over SQLite."""

@@ -1,0 +1,102 @@
+"""`rivermouth keys`: without a server, and beside one that runs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from rivermouth.cli.term import Exit
+from rivermouth.store.database import open_database
+from rivermouth.store.platform.sqlite import SqlitePlatformStore
+from tests.cli.asking import Cli
+from tests.engine.client import asking
+from tests.engine.lab import lab, until
+from tests.engine.words import OPENAI, talk
+
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("database")]
+
+
+@pytest.fixture
+def cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Cli:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RIVERMOUTH_DATA", str(tmp_path / "data"))
+    return Cli(monkeypatch, capsys)
+
+
+def test_a_key_from_its_making_to_its_end(cli: Cli, tmp_path: Path) -> None:
+    words = ("--role", "user", "--scope", "generate", "--model", "gpt-*", "--user", "Zoë", "--concurrent", "3")
+    made = cli("keys", "create", "ci", *words, "--budget", "2.5 EUR/day", "--zone", "Europe/Berlin", "--days", "30")
+    assert made.code == 0
+    secret = made.out.strip()
+    assert secret.startswith("rmk_")
+    assert secret not in made.err
+    shown = cli("keys", "show", "ci").out
+    for fact in ("Zoë", "generate", "gpt-*", "3 at once", "2.5 EUR a day, midnight in Europe/Berlin", secret[:12]):
+        assert fact in shown
+    assert secret not in shown
+    (view,) = json.loads(cli("keys", "list", "--json").out)
+    assert (view["name"], view["status"], view["prefix"]) == ("ci", "active", secret[:12])
+    rotated = cli("keys", "rotate", "ci", "--grace-s", "60")
+    assert rotated.out.strip() not in ("", secret)
+    assert "good until" in rotated.err
+    assert cli("keys", "revoke", "ci").code == 0
+    assert json.loads(cli("keys", "list", "--json").out) == []
+    assert "revoked" in cli("keys", "list", "--revoked").out
+    store = SqlitePlatformStore(open_database(tmp_path / "data" / "rivermouth.db"))
+    assert [entry.action for entry in store.changes(9)] == ["key.revoked", "key.rotated", "key.created"]
+    assert all(entry.who.startswith("cli:") for entry in store.changes(9))
+    store.dispose()
+
+
+def test_json_has_the_secret_once(cli: Cli) -> None:
+    made = json.loads(cli("keys", "create", "ci", "--json").out)
+    assert made["secret"].startswith(made["key"]["prefix"])
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (("create", "no good"), Exit.FAILED, "letters, digits"),
+        (("create", "x", "--role", "king"), Exit.FAILED, "king"),
+        (("create", "x", "--policy", "eu"), Exit.FAILED, "no policy is called 'eu'"),
+        (("create", "x", "--budget", "much"), Exit.USAGE, "50 EUR/month"),
+        (("create", "x", "--budget", "5 EUR/year"), Exit.FAILED, "year"),
+        (("create", "x", "--budget", "5 EUR/day", "--zone", "Mars/Olympus"), Exit.FAILED, "Mars/Olympus"),
+        (("revoke", "nobody"), Exit.NOT_FOUND, "no key 'nobody'"),
+    ],
+)
+def test_what_cannot_be_is_said(cli: Cli, words: tuple[str, ...], code: Exit, says: str) -> None:
+    ran = cli("keys", *words)
+    assert ran.code == code
+    assert says in ran.err
+    assert ran.out == ""
+
+
+def test_a_configuration_that_cannot_be_used_keeps_nobody_from_revoking(cli: Cli, tmp_path: Path) -> None:
+    assert cli("keys", "create", "ci").code == 0
+    (tmp_path / "rivermouth.toml").write_text('[keys.x]\nkey = "env:NOT_IN_THIS_SHELL"\n', encoding="utf-8")
+    ran = cli("keys", "revoke", "ci")
+    assert ran.code == 0
+    assert "NOT_IN_THIS_SHELL is not set" in ran.err
+    assert cli("keys", "create", "other").code == Exit.CONFIG
+
+
+async def test_a_server_that_runs_goes_by_what_the_command_wrote(cli: Cli, tmp_path: Path) -> None:
+    with lab(tmp_path) as server:
+
+        async def status(secret: str) -> int:
+            headers = {"authorization": f"Bearer {secret}"}
+            async with asking(server.port, OPENAI.path, talk("scripted", stream=False), headers) as answer:
+                return answer.status
+
+        ring = server.inside.services.platform.ring
+        secret = (await asyncio.to_thread(cli, "keys", "create", "ci")).out.strip()
+        await until(lambda: server.on_loop(lambda: ring.asks), "the server has seen the key")
+        assert (await status(secret), await status("")) == (200, 401)
+        assert (await asyncio.to_thread(cli, "keys", "revoke", "ci")).code == 0
+        views = server.inside.services.platform.keys
+        await until(lambda: server.on_loop(views)[0].status == "revoked", "the server has seen that it is revoked")
+        assert await status(secret) == 401

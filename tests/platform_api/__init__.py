@@ -1,0 +1,1 @@
+"""Tests of the API under /platform/v1, over real sockets."""

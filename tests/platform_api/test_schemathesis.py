@@ -1,0 +1,117 @@
+"""What schemathesis makes of the OpenAPI documents, asked of a running server: it finds nothing.
+
+A few examples of each operation here, many where RIVERMOUTH_THOROUGH is set.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import urllib.request
+from collections.abc import Iterator
+from typing import Any, Final
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from schemathesis import GenerationMode, checks, openapi
+
+from rivermouth.http.api.chats import chat_app, chat_routes
+from tests.engine.lab import lab
+from tests.platform_api.office import CONFIG, KEYS, Office
+from tests.platform_api.test_roles import LEAST
+
+EXAMPLES: Final = 60 if "RIVERMOUTH_THOROUGH" in os.environ else 3
+ADMIN: Final = {"Authorization": f"Bearer {KEYS['admin']}"}
+OPERATIONS: Final = sorted(route.replace(":str}", "}") for route in LEAST)
+UNTOLD: Final = frozenset(
+    {
+        "GET /platform/v1/usage",  # a zone that there is, a time of at most so many days
+        "GET /platform/v1/usage.csv",
+        "GET /platform/v1/usage.jsonl",
+        "POST /platform/v1/policies/dry-run",  # policies that there are
+        "POST /platform/v1/keys",  # a policy and a zone that there are, an end that is not over
+        "PATCH /platform/v1/keys/{key_id}",
+    }
+)
+"""Operations that refuse for a reason that no schema can say: what fits the schema may be refused there."""
+ACCEPTS_WHAT_FITS: Final = "positive_data_acceptance"
+
+pytestmark = [
+    pytest.mark.timeout(900 if "RIVERMOUTH_THOROUGH" in os.environ else 60),
+    pytest.mark.filterwarnings("ignore::hypothesis.errors.HypothesisDeprecationWarning"),
+]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """One with records, so that there is something to find."""
+
+    async def calls(place: Office) -> None:
+        for who in ("user", "other"):
+            await place.call(who)
+            await place.call(who, model="gpt-us", stream=True, max_tokens=3)
+
+    with lab(tmp_path_factory.mktemp("office"), CONFIG) as made:
+        asyncio.run(calls(Office(made)))
+        yield made
+
+
+@pytest.fixture(scope="module")
+def described(server: Any) -> dict[Any, Any]:
+    """The platform's document for each mode.  For requests that are wrong it does not tell of keys: a request without
+    one would be wrong for that alone, and right in every other way."""
+    url = f"{server.url}/platform/openapi.json"
+    with urllib.request.urlopen(url) as answer:
+        document = json.load(answer)
+    keyless = {**document, "security": [], "components": {"schemas": document["components"]["schemas"]}}
+    return {GenerationMode.POSITIVE: openapi.from_url(url), GenerationMode.NEGATIVE: openapi.from_dict(keyless)}
+
+
+@pytest.mark.promise(77, 78)
+@pytest.mark.parametrize("mode", list(GenerationMode), ids=lambda mode: mode.value)
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_nothing_is_found_on_the_platform(server: Any, described: Any, operation: str, mode: Any) -> None:
+    """Every answer has a status and a body that its document has told of, and no request crashes the server."""
+    method, _, path = operation.partition(" ")
+    left_out = {ACCEPTS_WHAT_FITS} if operation in UNTOLD else set()
+    asked = described[mode][path][method]
+    if mode is GenerationMode.POSITIVE or asked.query or asked.body:  # or nothing can be wrong
+        _ask(asked, mode, server.url, ADMIN, _named(left_out))
+
+
+CHAT: Final = ("not_a_server_error", "unsupported_method")
+"""What can be asked of the chat's document, which does not tell its bodies."""
+
+
+@pytest.mark.parametrize("mode", list(GenerationMode), ids=lambda mode: mode.value)
+def test_nothing_crashes_the_chat(server: Any, mode: Any) -> None:
+    handlers = chat_routes(None, None)  # type: ignore[arg-type]
+    document = chat_app(handlers, "0").openapi_schema.to_schema()
+    described = openapi.from_dict(document)
+    for path, item in document["paths"].items():
+        for method in item:
+            operation = described[path][method.upper()]
+            if mode is GenerationMode.POSITIVE or operation.path_parameters:
+                others = set(checks.CHECKS.get_all_names()) - set(CHAT)
+                _ask(operation, mode, server.url, ADMIN, _named(others))
+
+
+def _ask(operation: Any, mode: Any, url: str, headers: dict[str, str], left_out: list[Any]) -> None:
+    @settings(
+        max_examples=EXAMPLES,
+        deadline=None,
+        derandomize=True,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+        phases=[Phase.generate],
+    )
+    @given(case=operation.as_strategy(generation_mode=mode))
+    def each(case: Any) -> None:
+        case.call_and_validate(base_url=url, headers=headers, excluded_checks=left_out)
+
+    each()
+
+
+def _named(names: set[str]) -> list[Any]:
+    return list(checks.CHECKS.get_by_names(sorted(names)))
