@@ -102,7 +102,8 @@ def build_if_possible() -> None:
         return
     try:
         build()
-    except (OSError, subprocess.CalledProcessError) as error:
+    except (OSError, subprocess.CalledProcessError) as failure:
+        error = "what failed says why above" if isinstance(failure, subprocess.CalledProcessError) else failure
         sys.stderr.write(f"the chat page was not built ({error}); everything else works, and `make web` retries\n")
 
 
