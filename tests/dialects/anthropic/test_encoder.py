@@ -315,7 +315,7 @@ def test_an_error_closes_what_is_open_in_order_and_nothing_follows() -> None:
     assert "message_stop" not in names(stream)
     assert pairs(stream)[-1][1] == {
         "type": "error",
-        "error": {"type": "api_error", "message": "the connection was lost"},
+        "error": {"type": "api_error", "message": "the connection was lost; try again later"},
         "request_id": "01J",
     }
 
