@@ -182,7 +182,7 @@ class TestWhatIsSaidTwice:
                 done.append(event["item"])
             elif kind.endswith(".delta"):
                 texts[event["item_id"]] = texts.get(event["item_id"], "") + event["delta"]
-            elif kind.endswith("text.done") or kind.endswith("refusal.done"):
+            elif kind.endswith(("text.done", "refusal.done")):
                 assert texts[event["item_id"]] == event.get("text", event.get("refusal"))
         assert seen[-1]["response"]["output"] == done
         for item in done:
@@ -319,7 +319,7 @@ def test_what_was_asked_for_is_repeated() -> None:
         "truncation": "auto",
         "user": "u",
     }
-    first = frames(stream(request=parse(**wish), *text(0, "x")))[0]["response"]
+    first = frames(stream(*text(0, "x"), request=parse(**wish)))[0]["response"]
     assert {name: first[name] for name in wish} == wish
     assert (first["object"], first["status"], first["output"], first["usage"]) == ("response", "in_progress", [], None)
     assert (first["store"], first["background"], first["previous_response_id"]) == (False, False, None)
