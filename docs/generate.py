@@ -227,7 +227,9 @@ def own_routes_page() -> list[str]:
         for method in [", ".join(sorted(h.http_methods - {"OPTIONS"}))]
     ]
     cells.append((code("GET /schema"), "The OpenAPI document of the routes outside `/platform`.", "yes"))
-    cells.append((code("GET, HEAD /resume/{call_id}"), "A call's answer from a byte on: [resume.md](resume.md).", "yes"))
+    cells.append(
+        (code("GET, HEAD /resume/{call_id}"), "A call's answer from a byte on: [resume.md](resume.md).", "yes")
+    )
     cells += [(code(f"GET {path}"), "The description of the routes under `/platform`.", "") for path in sorted(OPEN)]
     return lines + rows(("Route", "What it answers", "Asks for a key, if there are any"), sorted(cells))
 
