@@ -31,7 +31,7 @@ from rivermouth.http.routes import Match, NoRoute, Routes
 from rivermouth.http.sink import AsgiSink, Send
 from rivermouth.ir.errors import ApiError, Kind, WireError, invalid
 from rivermouth.ir.names import model_name
-from rivermouth.ir.request import EmbedRequest, Request
+from rivermouth.ir.request import EmbedRequest, Request, unkept
 from rivermouth.ir.tokens import estimate_prompt
 from rivermouth.routing.catalog import Catalog
 from rivermouth.routing.endpoint import Policy
@@ -209,7 +209,7 @@ class DataPlane:
     async def _generate(self, exchange: Exchange) -> None:
         match = exchange.match
         request = await _parsed(match, exchange.body)
-        request = _with_headers(request, match.dialect, exchange.headers)
+        request = unkept(_with_headers(request, match.dialect, exchange.headers))
         if not request.messages and Operation.GENERATE in match.dialect.documents:
             exchange.caller.check(request.model)
             await self._models.stand_by(match, request, exchange.answer(request.model), exchange.sink)
@@ -245,7 +245,7 @@ class DataPlane:
         match = exchange.match
         if match.dialect.encode_count is None:
             raise TypeError(f"{match.dialect.name} routes count_tokens and cannot encode it")
-        request = await _parsed(match, exchange.body)
+        request = unkept(await _parsed(match, exchange.body))
         exchange.caller.check(request.model)
         await self._catalog.plan(request.model)
         await exchange.json(match.dialect.encode_count(estimate_prompt(request)))

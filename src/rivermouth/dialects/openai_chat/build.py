@@ -10,7 +10,6 @@ from typing import Any, Final
 
 from rivermouth.dialects.dialect import Outgoing
 from rivermouth.dialects.openai_chat.outgoing import write_messages
-from rivermouth.dialects.openai_chat.splice import write
 from rivermouth.dialects.openai_chat.tables import BUDGET_EFFORTS, FORMAT_OUT
 from rivermouth.ir.errors import WireError
 from rivermouth.ir.request import (
@@ -25,6 +24,7 @@ from rivermouth.ir.request import (
     ToolChoice,
     check_translatable,
 )
+from rivermouth.vendors.openai.splice import write
 from rivermouth.wire import json
 
 NAME: Final = "openai_chat"

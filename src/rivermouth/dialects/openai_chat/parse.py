@@ -10,6 +10,7 @@ from rivermouth.dialects.openai_chat.shapes import (
     ChatRequest,
     FormatShape,
     FunctionShape,
+    Grammar,
     Named,
     ReasoningShape,
     ToolShape,
@@ -20,6 +21,7 @@ from rivermouth.ir.names import loss_names, model_name, unread
 from rivermouth.ir.request import (
     Choose,
     Format,
+    FreeForm,
     Original,
     Request,
     ResponseFormat,
@@ -28,6 +30,7 @@ from rivermouth.ir.request import (
     Tool,
     ToolChoice,
 )
+from rivermouth.vendors.openai import free_form
 from rivermouth.wire import json
 
 NAME: Final = "openai_chat"
@@ -39,14 +42,6 @@ _HINTS: Final = frozenset(
 _READ: Final = _HINTS.union(ChatRequest.__struct_fields__)
 
 _TOOL_TYPES: Final = ("function", "custom")
-
-# A free-form tool takes text; as a function it takes an object that holds the text (O12).
-CUSTOM_PARAMETERS: Final = {
-    "type": "object",
-    "properties": {"input": {"type": "string"}},
-    "required": ["input"],
-    "additionalProperties": False,
-}
 
 
 def parse_request(body: bytes, route: Route, path_model: str | None) -> Request:
@@ -147,12 +142,10 @@ def _tool(tool: ToolShape, at: str) -> Tool:
     if tool.type == "function" and tool.function is not None:
         return _function(tool.function)
     if tool.type == "custom" and tool.custom is not None:
-        custom = tool.custom
-        grammar = custom.format.grammar if custom.format is not None else None
-        words = [custom.description] if custom.description else []
-        if grammar is not None and grammar.definition:
-            words.append(f"The input must match this {grammar.syntax or ''} grammar:\n{grammar.definition}")
-        return Tool(custom.name, "\n\n".join(words) or None, dict(CUSTOM_PARAMETERS))
+        custom, form = tool.custom, tool.custom.format
+        grammar = form.grammar if form is not None and form.grammar is not None else Grammar()
+        text = FreeForm(custom.description, grammar.syntax, grammar.definition)
+        return free_form.as_function(custom.name, text)
     raise invalid(f"a {tool.type} tool needs its {tool.type}", f"{at}.{tool.type}", "missing_required_parameter")
 
 

@@ -10,6 +10,8 @@ from typing import Any
 
 import msgspec
 
+from rivermouth.vendors.openai.usage import UsageShape
+
 
 class ImageUrl(msgspec.Struct, frozen=True):
     url: str
@@ -195,25 +197,6 @@ class ChatRequest(msgspec.Struct, frozen=True):
     safety_identifier: str | None = None
     metadata: dict[str, str] | None = None
     modalities: list[str] | None = None
-
-
-class PromptDetails(msgspec.Struct, frozen=True, gc=False):
-    cached_tokens: int | None = None
-    cache_write_tokens: int | None = None
-
-
-class CompletionDetails(msgspec.Struct, frozen=True, gc=False):
-    reasoning_tokens: int | None = None
-
-
-class UsageShape(msgspec.Struct, frozen=True):
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    total_tokens: int | None = None
-    prompt_tokens_details: PromptDetails | None = None
-    completion_tokens_details: CompletionDetails | None = None
-    prompt_cache_hit_tokens: int | None = None
-    estimated: bool | None = None
 
 
 class MediaShape(msgspec.Struct, frozen=True):
