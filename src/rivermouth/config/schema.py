@@ -351,6 +351,15 @@ class ResumeConfig(Table, frozen=True, kw_only=True):
     """What is kept of all answers together; the oldest that have ended make room."""
 
 
+class ResponsesConfig(Table, frozen=True, kw_only=True):
+    """Answers that a client of OpenAI's Responses can ask for again, go on from, or wait for."""
+
+    store: bool = True
+    """false keeps no answer, and drops those that there were: no `previous_response_id`, no `background`."""
+    ttl: KeptTime = "30d"
+    """For how long an answer is kept; a policy or an endpoint with a shorter retention, or none, has the last word."""
+
+
 class OutboundConfig(Table, frozen=True, kw_only=True):
     """The way to providers.  A provider on this machine is always called directly."""
 
@@ -512,6 +521,7 @@ class ConfigFile(Table, frozen=True, kw_only=True):
     timeouts: TimeoutsConfig = TimeoutsConfig()
     http: HttpConfig = HttpConfig()
     resume: ResumeConfig = ResumeConfig()
+    responses: ResponsesConfig = ResponsesConfig()
     outbound: OutboundConfig = OutboundConfig()
     routing_block: RoutingBlockConfig = RoutingBlockConfig()
     openai: OpenAiConfig = OpenAiConfig()
@@ -563,6 +573,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     timeouts: TimeoutsConfig = TimeoutsConfig()
     http: HttpConfig = HttpConfig()
     resume: ResumeConfig = ResumeConfig()
+    responses: ResponsesConfig = ResponsesConfig()
     outbound: OutboundConfig = OutboundConfig()
     routing_block: RoutingBlockConfig = RoutingBlockConfig()
     openai: OpenAiConfig = OpenAiConfig()
