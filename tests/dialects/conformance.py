@@ -65,6 +65,12 @@ class Carries(msgspec.Struct, frozen=True, kw_only=True):
 
 CARRIES: Final[dict[str, Carries]] = {
     "openai_chat": Carries(choices=True),
+    "openai_responses": Carries(
+        kinds=(PartKind.TEXT, PartKind.REASONING, PartKind.REFUSAL, PartKind.TOOL, PartKind.IMAGE),
+        blocks=True,
+        signed=True,
+        demands=frozenset({"cached_tokens", "cache_write_tokens", "reasoning_tokens"}),
+    ),
     "anthropic": Carries(
         kinds=(PartKind.TEXT, PartKind.REASONING, PartKind.TOOL),
         blocks=True,

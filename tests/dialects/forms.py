@@ -71,6 +71,7 @@ _OTHERWISE: Final[tuple[Form, ...]] = (
         silence_param="contents",
         ids=r'"id": "c\d+", ',
     ),
+    Form(dialect="openai_responses", body="openai_responses", silence={"input": []}, silence_param="input"),
     Form(dialect="cohere_v1", body="cohere_v1", silence={"message": "", "chat_history": []}, silence_param="message"),
     Form(dialect="cohere_v2", body="cohere_v2", holds_arguments=False),
     Form(dialect="tgi", body="tgi", nameless=frozenset({"compat", "generate", "generate_stream"})),

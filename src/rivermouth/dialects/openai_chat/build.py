@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from rivermouth.dialects.dialect import Outgoing
 from rivermouth.dialects.openai_chat.outgoing import write_messages
-from rivermouth.dialects.openai_chat.tables import BUDGET_EFFORTS, FORMAT_OUT
+from rivermouth.dialects.openai_chat.tables import FORMAT_OUT
 from rivermouth.ir.errors import WireError
 from rivermouth.ir.request import (
     Choose,
@@ -24,6 +24,7 @@ from rivermouth.ir.request import (
     ToolChoice,
     check_translatable,
 )
+from rivermouth.vendors.openai.efforts import write_effort
 from rivermouth.vendors.openai.splice import write
 from rivermouth.wire import json
 
@@ -142,15 +143,7 @@ def _choice(choice: ToolChoice) -> Any:
 
 
 def _thinking(thinking: Thinking | None, losses: list[str]) -> dict[str, Any]:
-    if thinking is None:
-        return {}
-    if not thinking.enabled:
-        return {"reasoning_effort": "none"}
-    budget = thinking.budget_tokens
-    if budget is not None:
-        losses.append("thinking.budget_tokens")
-    named = next(word for least, word in BUDGET_EFFORTS if budget >= least) if budget is not None else "medium"
-    return {"reasoning_effort": thinking.effort or named}
+    return {} if thinking is None else {"reasoning_effort": write_effort(thinking, losses)}
 
 
 def _format(wanted: ResponseFormat | None) -> dict[str, Any]:

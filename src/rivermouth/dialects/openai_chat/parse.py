@@ -15,7 +15,7 @@ from rivermouth.dialects.openai_chat.shapes import (
     ReasoningShape,
     ToolShape,
 )
-from rivermouth.dialects.openai_chat.tables import CHOOSE_IN, EFFORTS, FORMAT_IN, RANGES
+from rivermouth.dialects.openai_chat.tables import CHOOSE_IN, FORMAT_IN, RANGES
 from rivermouth.ir.errors import ApiError, WireError, invalid
 from rivermouth.ir.names import loss_names, model_name, unread
 from rivermouth.ir.request import (
@@ -31,6 +31,7 @@ from rivermouth.ir.request import (
     ToolChoice,
 )
 from rivermouth.vendors.openai import free_form
+from rivermouth.vendors.openai.efforts import read_effort
 from rivermouth.wire import json
 
 NAME: Final = "openai_chat"
@@ -215,22 +216,15 @@ def _thinking(wire: ChatRequest) -> Thinking | None:
     """`reasoning_effort`, or `reasoning` and `thinking` as other vendors of this dialect have it (O9)."""
     if wire.reasoning_effort is not None:
         return Thinking(
-            enabled=wire.reasoning_effort != "none", effort=_effort(wire.reasoning_effort, "reasoning_effort")
+            enabled=wire.reasoning_effort != "none", effort=read_effort(wire.reasoning_effort, "reasoning_effort")
         )
     for field in ("reasoning", "thinking"):
         shape: ReasoningShape | None = getattr(wire, field)
         if shape is None:
             continue
-        effort = _effort(shape.effort, f"{field}.effort") if shape.effort is not None else None
+        effort = read_effort(shape.effort, f"{field}.effort") if shape.effort is not None else None
         off = shape.enabled is False or shape.type == "disabled" or shape.effort == "none"
         budget = shape.max_tokens if shape.budget_tokens is None else shape.budget_tokens
         if off or effort or budget or shape.enabled or shape.type:
             return Thinking(enabled=not off, effort=effort, budget_tokens=budget)
     return None
-
-
-def _effort(word: str, param: str) -> str | None:
-    """The effort; None for "none", which forbids thinking instead."""
-    if word not in EFFORTS:
-        raise invalid(f"known are {', '.join(EFFORTS)}", param, "invalid_value")
-    return None if word == "none" else word

@@ -259,14 +259,3 @@ class EmbeddingReply(msgspec.Struct, frozen=True):
     data: list[EmbeddingShape]
     model: str | None = None
     usage: UsageShape | None = None
-
-
-class ModelShape(msgspec.Struct, frozen=True):
-    """`context_length`, `context_window` and `max_model_len` are three servers' words for one thing."""
-
-    id: str
-    created: int | float | None = None
-    owned_by: str | None = None
-    context_length: int | None = None
-    context_window: int | None = None
-    max_model_len: int | None = None

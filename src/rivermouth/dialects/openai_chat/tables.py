@@ -46,11 +46,6 @@ FORMAT_IN: Final[dict[str, Format]] = {
 }
 FORMAT_OUT: Final[dict[Format, str]] = {kind: word for word, kind in FORMAT_IN.items()}
 
-EFFORTS: Final = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
-
-# From this many tokens of thinking on, the budget is called by this name.
-BUDGET_EFFORTS: Final = ((16384, "high"), (4096, "medium"), (0, "low"))
-
 # field -> (least, greatest) that the vendor's API takes; None is no bound.
 RANGES: Final[dict[str, tuple[float, float | None]]] = {
     "n": (1, 128),

@@ -63,10 +63,11 @@ class Encoder:
     """Speaks choice 0.  After Finish or Error it says nothing more.
 
     Raises `ApiError` for an answer that is too long to be said again, and when what waits is more than the cap; what
-    came before it goes out before the error.
+    came before it goes out before the error.  `response`: what it ended with, as a document.
     """
 
     def __init__(self, answer: Answer) -> None:
+        self.response = b""
         self._answer = answer
         self._frames = Frames()
         self._template: Template | None = None
@@ -266,8 +267,9 @@ class Encoder:
         status, why = ENDS[event.reason]
         self._settle(status, out)
         self._done = True
-        response = self._begin(out).fill(status, self._output, usage=self._usage, why=why)
-        self._frames.lifecycle(status, response, out)
+        template = self._begin(out)
+        self.response = template.fill(status, self._output, usage=self._usage, why=why)
+        self._frames.lifecycle(status, self.response, out)
 
     def _fail(self, error: ApiError, out: list[bytes]) -> None:
         """What was produced is not kept back; what is not whole is told as such in the response alone."""
@@ -280,8 +282,9 @@ class Encoder:
         partial = [item.whole(INCOMPLETE, item.text())] if item is not None and not too_much else []
         self._take_turns(self._lanes.drain(), out)
         self._done = True
-        response = self._begin(out).fill("failed", [*self._output, *partial], usage=self._usage, error=error)
-        self._frames.lifecycle("failed", response, out)
+        template = self._begin(out)
+        self.response = template.fill("failed", [*self._output, *partial], usage=self._usage, error=error)
+        self._frames.lifecycle("failed", self.response, out)
 
 
 def too_long() -> ApiError:

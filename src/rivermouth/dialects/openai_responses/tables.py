@@ -40,12 +40,10 @@ FAILED_CODES: Final[dict[Kind, str]] = {
 }
 # Codes that clients of this protocol act on, whatever the kind.
 TOLD_CODES: Final = frozenset({"context_length_exceeded", "insufficient_quota", "slow_down", *FAILED_CODES.values()})
+# Those that the vendor uses nowhere else.
 FAILED_IN: Final[dict[str, Kind]] = {
     "invalid_prompt": Kind.INVALID_REQUEST,
-    "rate_limit_exceeded": Kind.RATE_LIMITED,
-    "server_is_overloaded": Kind.OVERLOADED,
     "slow_down": Kind.OVERLOADED,
-    "server_error": Kind.UPSTREAM,
 }
 
 ROLES_IN: Final[dict[str, Role]] = {
