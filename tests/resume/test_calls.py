@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,9 +10,9 @@ from typing import Final
 import pytest
 
 from rivermouth.store.port import Status
-from tests.engine.client import Answer, asking, calling, connected
+from tests.engine.client import Answer, asking, calling
 from tests.engine.lab import Lab, until
-from tests.engine.place import Place, gone, placed
+from tests.engine.place import Place, placed
 from tests.engine.words import ALL, END, OPENAI, PLAIN, ROLE, Speaks, begin, provider, says, talk
 from tests.fakes import Asked
 

@@ -116,6 +116,8 @@ class KeyConfig(Table, frozen=True, kw_only=True):
     its role may."""
     user: Text | None = None
     """Whose key it is, in your own words."""
+    resumable: bool = False
+    """Makes all its calls resumable, without being asked to by each (`[resume]`)."""
     limits: RateLimits = RateLimits()
     budget: Budget | None = None
 

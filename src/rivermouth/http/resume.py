@@ -79,7 +79,7 @@ class Logging:
         """None: the call is to be a plain one.  Raises `ApiError` for words that say nothing."""
         said = get(headers, ASKED.encode())
         if said is None:
-            return None
+            return Wish() if caller.resumable else None
         found = WISH.fullmatch(said.strip())
         if found is None:
             raise invalid(f'{ASKED} is "1" or "0", as in "1; grace=30"', ASKED, "invalid_resumable")

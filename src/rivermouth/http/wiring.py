@@ -190,6 +190,7 @@ def _caller(name: str, key: KeyConfig, policies: Mapping[str, Policy]) -> Caller
         scopes=key.scopes,
         metered=key.budget is not None or key.limits != RateLimits(),
         user=key.user,
+        resumable=key.resumable,
     )
 
 

@@ -6,7 +6,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = "kept_0001"
-down_revision = "platform_0001"
+down_revision = "resume_0001"
 branch_labels = None
 depends_on = None
 
