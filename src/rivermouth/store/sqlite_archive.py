@@ -314,12 +314,13 @@ def _unwanted(keeping: Keeping) -> ColumnElement[bool] | None:
         found.append(kept_answers.c.created_ns < keeping.answers_since_ns)
     if (mute := _mute(keeping.mute_policies, keeping.mute_endpoints)) is not None:
         found.append(kept_answers.c.call_id.in_(mute))
-    for policies, endpoints, since_ns in [
+    mine = [
         *(((name,), (), since_ns) for name, since_ns in keeping.answers_of_policies.items()),
         *(((), (name,), since_ns) for name, since_ns in keeping.answers_of_endpoints.items()),
-    ]:
-        older = kept_answers.c.created_ns < since_ns
-        found.append(and_(older, kept_answers.c.call_id.in_(_mute(policies, endpoints))))
+    ]
+    for policies, endpoints, since_ns in mine:
+        if (of_calls := _mute(policies, endpoints)) is not None:
+            found.append(and_(kept_answers.c.created_ns < since_ns, kept_answers.c.call_id.in_(of_calls)))
     return or_(*found) if found else None
 
 

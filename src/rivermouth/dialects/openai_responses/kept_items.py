@@ -78,23 +78,22 @@ def own(fields: Mapping[str, msgspec.Raw], found: Mapping[str, bytes]) -> bytes:
     if said is None or bytes(said).lstrip()[:1] != b"[":
         text = json.decode(said) if said is not None else None
         return json.encode([_message_of(text)] if text else [])
-    items = (_resolved(raw, found) for raw in json.decode_as(_items, said))
-    return _array(items)
+    return _array(_resolved(raw, found) for raw in _list(said))
 
 
 def item(turn: Turn, name: str) -> bytes | None:
     for raw in _output_of(turn):
         if json.decode_as(_head, raw).id == name:
             return bytes(raw)
-    for raw, shown in zip(json.decode_as(_items, turn.input), _listed_input(turn), strict=True):
+    for raw, shown in zip(_list(turn.input), _listed_input(turn), strict=True):
         if shown["id"] == name:
             return bytes(raw)
     return None
 
 
 def joined(fields: Mapping[str, msgspec.Raw], own: bytes, turns: Sequence[Turn]) -> bytes:
-    earlier = (raw for turn in turns for raw in (*json.decode_as(_items, turn.input), *_carried(turn)))
-    talk = _array(map(bytes, (*earlier, *json.decode_as(_items, own))))
+    earlier = (raw for turn in turns for raw in (*_list(turn.input), *_carried(turn)))
+    talk = _array(map(bytes, (*earlier, *_list(own))))
     return json.encode({**{n: raw for n, raw in fields.items() if n not in KEEPERS}, "input": msgspec.Raw(talk)})
 
 
@@ -124,9 +123,14 @@ def deleted(answer_id: str) -> bytes:
     return json.encode({"id": answer_id, "object": "response", "deleted": True})
 
 
+def _list(array: bytes | msgspec.Raw) -> list[msgspec.Raw]:
+    items: list[msgspec.Raw] = json.decode_as(_items, array)
+    return items
+
+
 def _resolved(raw: msgspec.Raw, found: Mapping[str, bytes]) -> bytes:
     head = json.decode_as(_head, raw)
-    return found[head.id] if head.kind == "item_reference" and head.id in found else bytes(raw)
+    return found.get(head.id or "", bytes(raw)) if head.kind == "item_reference" else bytes(raw)
 
 
 def _message_of(text: str) -> Item:
@@ -148,16 +152,12 @@ def _carried(turn: Turn) -> Iterator[msgspec.Raw]:
 def _listed(turns: Sequence[Turn]) -> list[Item]:
     """Every item, the oldest first, no two with the same id."""
     taken: set[str] = set()
-    found: list[Item] = []
-    for turn in turns:
-        output = [json.decode(raw) for raw in _carried(turn)]
-        for shown in (*_listed_input(turn), *output):
-            found.append({**shown, "id": fresh(shown["id"], taken)})
-    return found
+    every = (shown for turn in turns for shown in (*_listed_input(turn), *map(json.decode, _carried(turn))))
+    return [{**shown, "id": fresh(shown["id"], taken)} for shown in every]
 
 
 def _listed_input(turn: Turn) -> Iterator[Item]:
-    for place, raw in enumerate(json.decode_as(_items, turn.input)):
+    for place, raw in enumerate(_list(turn.input)):
         shown = json.decode(raw)
         kind = json.decode_as(_head, raw).kind or OTHER
         made = f"{PREFIXES.get(kind, OTHER)}_{turn.call_id}_i{place}"
@@ -169,7 +169,7 @@ def _shown(item: Item, kind: str) -> Item:
     content = item.get("content")
     if kind == "message" and isinstance(content, str):
         part = "output_text" if item.get("role") == "assistant" else "input_text"
-        more = {"annotations": []} if part == "output_text" else {}
+        more: Item = {"annotations": []} if part == "output_text" else {}
         item = {**item, "content": [{"type": part, "text": content, **more}]}
     if kind == "reasoning":
         return {**item, "summary": item.get("summary") or []}

@@ -15,7 +15,7 @@ from rivermouth.dialects.openai_responses.frames import Frames
 from rivermouth.dialects.openai_responses.items import IN_PROGRESS
 from rivermouth.dialects.openai_responses.response import Template
 from rivermouth.ir.errors import WireError, invalid
-from rivermouth.wire import json
+from rivermouth.wire import json, sse
 
 BEGINS: Final = frozenset({"response.created", "response.queued", "response.in_progress"})
 ENDS: Final = frozenset({"response.completed", "response.incomplete", "response.failed"})
@@ -29,7 +29,7 @@ _DATA: Final = b"data: "
 class _Event(msgspec.Struct, frozen=True):
     type: str = ""
     sequence_number: int | None = None
-    response: msgspec.Raw | None = None
+    response: msgspec.Raw = msgspec.Raw()
 
 
 class _Numbered(msgspec.Struct, frozen=True):
@@ -60,7 +60,7 @@ def headless(stream: bytes) -> bytes | None:
 
 def ended(stream: bytes) -> Ended | None:
     last = _last(stream)
-    if last is None or last.response is None:
+    if last is None or not bytes(last.response):
         return None
     return Ended(bytes(last.response), last.sequence_number or 0)
 
@@ -68,12 +68,13 @@ def ended(stream: bytes) -> Ended | None:
 def cancelled(stream: bytes) -> bytes:
     """The protocol has no event of its own for it: the response of the last one says so."""
     last = _last(stream)
-    if last is None or last.response is None or last.type != "response.failed":
+    if last is None or last.type != "response.failed":
         return stream
-    head = stream[: stream.rindex(_DATA)]
+    body = stream.rstrip(b"\n")
+    head = body[: body.rfind(_BLANK) + len(_BLANK)] if _BLANK in body else b""
     response = _changed(last.response, status=CANCELLED, error=None)
     event = {"type": last.type, "sequence_number": last.sequence_number, "response": msgspec.Raw(response)}
-    return head + _DATA + json.encode(event) + _BLANK
+    return head + sse.event(last.type, json.encode(event))
 
 
 def interrupted(answer: bytes) -> bytes:

@@ -36,7 +36,8 @@ def replay(ended: Ended, after: int | None) -> bytes:
 class _Text(NamedTuple):
     """How a text is said.  Names of events are without `response.`.
 
-    parts: the item's member that holds the parts; without one the text is the item's own.  slot: how events name a part.
+    member: where the text stands, in a part or, without a slot, in the item itself.  slot: how events name the part.
+    added, closed: the events around a part.  more: what else its events have.
     """
 
     member: str
@@ -104,5 +105,3 @@ def _said(holder: Event, text: _Text, at: Event, whole: bool) -> Iterator[Event]
 def _written(event: Event, number: int) -> bytes:
     kind = event["type"]
     return sse.event(kind, json.encode({"type": kind, "sequence_number": number, **event}))
-
-

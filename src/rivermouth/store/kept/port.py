@@ -7,8 +7,8 @@ A row is written once when its call has ended; that of a call in the background 
 leaves something to be told of it.  What was deleted meanwhile does not come back, nor does what was erased with its
 call's record.
 
-Times are Unix nanoseconds.  `now_ns` is asked for wherever a row may have run out: one that has is not there, whether or
-not anybody has deleted it yet.  The contract suite in tests/kept/test_store.py runs over every adapter.
+Times are Unix nanoseconds.  `now_ns` is asked for wherever a row may have run out: one that has is not there, whether
+or not anybody has deleted it yet.  The contract suite in tests/kept/test_store.py runs over every adapter.
 """
 
 from __future__ import annotations
@@ -77,6 +77,10 @@ class KeptStore(Protocol):
 
         At most `limit` of them, and none behind the one with which they come to more than `limit_bytes`.
         """
+        ...
+
+    async def holding(self, text: str, owner: Owner, now_ns: int, limit: int) -> Sequence[KeptAnswer]:
+        """Of the newest `limit` of that owner, those in whose input or answer the text stands, the newest first."""
         ...
 
     async def delete(self, answer_id: str, owner: Owner, now_ns: int) -> bool:

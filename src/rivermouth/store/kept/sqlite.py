@@ -5,7 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
-from sqlalchemy import Connection, Engine, RowMapping, and_, delete, event, insert, literal, select, update
+from sqlalchemy import (
+    Connection,
+    Engine,
+    RowMapping,
+    and_,
+    delete,
+    event,
+    func,
+    insert,
+    literal,
+    or_,
+    select,
+    update,
+)
 from sqlalchemy.exc import DBAPIError
 
 from rivermouth.store.database import BUSY_MS, renamed
@@ -71,6 +84,12 @@ class SqliteKeptStore:
 
         return await self._reading(work)
 
+    async def holding(self, text: str, owner: Owner, now_ns: int, limit: int) -> Sequence[KeptAnswer]:
+        newest = select(kept_table).where(_of(owner, now_ns)).order_by(kept_table.c.seq.desc()).limit(limit).subquery()
+        has = or_(func.instr(newest.c.answer, text) > 0, func.instr(newest.c.input, text) > 0)
+        query = select(newest).where(has).order_by(newest.c.seq.desc())
+        return await self._reading(lambda connection: [_read(row) for row in connection.execute(query).mappings()])
+
     async def delete(self, answer_id: str, owner: Owner, now_ns: int) -> bool:
         statement = delete(kept_table).where(_is(answer_id, owner, now_ns))
         gone = await self._write(lambda connection: connection.execute(statement).rowcount == 1)
@@ -105,8 +124,11 @@ class SqliteKeptStore:
 
 def _is(answer_id: str, owner: Owner, now_ns: int) -> Any:
     """That one, of that owner, and not run out."""
+    return and_(kept_table.c.id == answer_id, _of(owner, now_ns))
+
+
+def _of(owner: Owner, now_ns: int) -> Any:
     return and_(
-        kept_table.c.id == answer_id,
         kept_table.c.key_name.is_not_distinct_from(owner.key_name),
         kept_table.c.key_id.is_not_distinct_from(owner.key_id),
         kept_table.c.expires_ns > now_ns,

@@ -26,5 +26,6 @@ kept_answers: Final = Table(
     Column("input", Text, nullable=False),
     Column("answer", Text, nullable=False),
 )
+kept_of_key: Final = Index("kept_of_key", kept_answers.c.key_name, kept_answers.c.key_id)
 kept_expiring: Final = Index("kept_expiring", kept_answers.c.expires_ns)
 kept_unended: Final = Index("kept_unended", kept_answers.c.ended_ns, sqlite_where=kept_answers.c.ended_ns.is_(None))

@@ -1,8 +1,8 @@
 """What led to a person, taken out of the records.
 
-Gone are texts, kept answers, error messages, the client's own ids, the pseudonym of the end user, the key's name.  What is left of a
-call is what was used, when, and what it cost, so that every sum is what it was.  Calls that still run are not touched;
-the answer counts them, and whoever asks again later finds them ended.
+Gone are texts, kept answers, error messages, the client's own ids, the pseudonym of the end user, the key's name.  What
+is left of a call is what was used, when, and what it cost, so that every sum is what it was.  Calls that still run are
+not touched; the answer counts them, and whoever asks again later finds them ended.
 """
 
 from __future__ import annotations

@@ -29,6 +29,7 @@ def upgrade() -> None:
         sa.Column("input", sa.Text, nullable=False),
         sa.Column("answer", sa.Text, nullable=False),
     )
+    op.create_index("kept_of_key", "kept_answers", ["key_name", "key_id"])
     op.create_index("kept_expiring", "kept_answers", ["expires_ns"])
     op.create_index("kept_unended", "kept_answers", ["ended_ns"], sqlite_where=sa.text("ended_ns IS NULL"))
 
