@@ -72,6 +72,13 @@ _OTHERWISE: Final[tuple[Form, ...]] = (
         ids=r'"id": "c\d+", ',
     ),
     Form(dialect="openai_responses", body="openai_responses", silence={"input": []}, silence_param="input"),
+    Form(
+        dialect="openai_completions",
+        body="openai_completions",
+        silence={"prompt": ""},
+        silence_param="prompt",
+        tools=False,
+    ),
     Form(dialect="cohere_v1", body="cohere_v1", silence={"message": "", "chat_history": []}, silence_param="message"),
     Form(dialect="cohere_v2", body="cohere_v2", holds_arguments=False),
     Form(dialect="tgi", body="tgi", nameless=frozenset({"compat", "generate", "generate_stream"})),
