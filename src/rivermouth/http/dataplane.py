@@ -225,12 +225,12 @@ class DataPlane:
         """The call to its end, in this task; or in one of its own, of whose log this connection is a reader."""
         wish = self._logging.wish(exchange.headers, exchange.caller)
         logged = self._logging.open(call, exchange.caller, wish) if wish is not None else None
-        if logged is None:
+        if wish is None or logged is None:
             self._tell_limits(exchange, call)
             with Watched(exchange.receive, lambda: call.interrupt.cancel(By.CLIENT)):
                 await run(call, exchange.sink)
             return
-        exchange.sink = self._logging.sink(logged, call, identity(call.id, exchange.client_id))
+        exchange.sink = self._logging.sink(logged, call, wish, identity(call.id, exchange.client_id))
         self._tell_limits(exchange, call)
         self._logging.run(logged, run(call, exchange.sink))
         await read_out(logged, exchange.connection)

@@ -1,6 +1,6 @@
 """Calls that may be resumed: what a client asks for, its log, and the address under which it comes again.
 
-    POST <route>  x-rivermouth-resumable: 1      x-rivermouth-resume: <base path>/resume/<call id>
+    POST <route>  x-rivermouth-resumable: 1      ->  x-rivermouth-resume: <base path>/resume/<call id>
     GET  /resume/<call id>?after=N               the same status and headers, and the bytes from N on
     HEAD /resume/<call id>                       how long the answer is so far, and whether that is all
 
@@ -18,7 +18,7 @@ from urllib.parse import parse_qs
 
 import msgspec
 
-from rivermouth.dialects.dialect import Dialect
+from rivermouth.dialects.dialect import Dialect, Surface
 from rivermouth.engine.call import Call
 from rivermouth.engine.logged import Gone, LoggedCall, LoggedCalls, Owner, Unknown
 from rivermouth.http.body import Receive
@@ -30,21 +30,26 @@ from rivermouth.http.protocol import HANG_UP, WRITE
 from rivermouth.http.sink import AsgiSink, Send
 from rivermouth.ir.errors import ApiError, Kind, invalid
 from rivermouth.log.answer import AnswerLog, BrokenOffError, Reader, TrimmedError
+from rivermouth.wire.sse import with_offset
 
 PREFIX: Final = "/resume/"
 ASKED: Final = "x-rivermouth-resumable"
 ADDRESS: Final = "x-rivermouth-resume"
 LENGTH: Final = b"x-rivermouth-resume-length"
 COMPLETE: Final = b"x-rivermouth-resume-complete"
-WISH: Final = re.compile(r"(0|1)(?:\s*;\s*grace=(\d{1,9}(?:\.\d{1,3})?))?", re.ASCII)
+WISH: Final = re.compile(r"(0|1|ids)(?:\s*;\s*grace=(\d{1,9}(?:\.\d{1,3})?))?", re.ASCII)
 OFFSET: Final = re.compile(r"\d{1,18}", re.ASCII)
 CONTENT_LENGTH: Final = b"content-length"
 
 
 class Wish(msgspec.Struct, frozen=True):
-    """What the client says of its call.  grace_s: how long it is to go on without a reader, at most."""
+    """What the client says of its call.  grace_s: how long it is to go on without a reader, at most.
+
+    ids: each event of the stream is to say how many bytes there are up to its end, as `id:`.
+    """
 
     grace_s: float | None = None
+    ids: bool = False
 
 
 class Connection(msgspec.Struct, frozen=True):
@@ -82,25 +87,50 @@ class Logging:
             return Wish() if caller.resumable else None
         found = WISH.fullmatch(said.strip())
         if found is None:
-            raise invalid(f'{ASKED} is "1" or "0", as in "1; grace=30"', ASKED, "invalid_resumable")
-        return Wish(float(found[2]) if found[2] else None) if found[1] == "1" else None
+            raise invalid(f'{ASKED} is "1", "ids" or "0", as in "1; grace=30"', ASKED, "invalid_resumable")
+        grace_s = float(found[2]) if found[2] else None
+        return Wish(grace_s, ids=found[1] == "ids") if found[1] != "0" else None
 
     def open(self, call: Call, caller: Caller, wish: Wish) -> LoggedCall | None:
-        """None: there is no room."""
+        """None: there is no room.  Raises `ApiError` for ids where the stream has no place for them."""
+        if wish.ids and call.streams and not _is_sse(call.surface):
+            raise invalid("this stream is no event stream and has no ids; ask with 1", ASKED, "no_place_for_ids")
         return self._calls.open(call, owner_of(caller), wish.grace_s)
 
-    def sink(self, logged: LoggedCall, call: Call, ids: list[Header]) -> AsgiSink:
+    def sink(self, logged: LoggedCall, call: Call, wish: Wish, identity: list[Header]) -> AsgiSink:
         """The engine's side of the log."""
         address = f"{self._base_path}{PREFIX}{call.id}"
         log = logged.log
-        headers = [*ids, (ADDRESS.encode(), address.encode())]
-        return AsgiSink(_into(log), call.dialect, call.surface, call.id, headers, log.break_off, log.write)
+        entries = Numbered(log) if wish.ids and call.streams else log
+        headers = [*identity, (ADDRESS.encode(), address.encode())]
+        return AsgiSink(_into(entries), call.dialect, call.surface, call.id, headers, log.break_off, entries.write)
 
     def run(self, logged: LoggedCall, work: Coroutine[Any, Any, None]) -> None:
         self._calls.run(logged, work, self._within)
 
 
-def _into(log: AnswerLog) -> Send:
+class Numbered:
+    """A log whose events say where they end."""
+
+    def __init__(self, log: AnswerLog) -> None:
+        self._log = log
+        self.start = log.start
+
+    def write(self, data: bytes) -> bool:
+        return self._log.write(with_offset(data, self._log.end))
+
+    async def send(self, data: bytes) -> None:
+        await self._log.send(with_offset(data, self._log.end))
+
+    def finish(self, data: bytes) -> None:
+        self._log.finish(with_offset(data, self._log.end))
+
+
+def _is_sse(surface: Surface) -> bool:
+    return surface.stream_type.startswith("text/event-stream")
+
+
+def _into(log: AnswerLog | Numbered) -> Send:
     """The messages of an answer, as entries of the log."""
 
     async def send(message: Any) -> None:
@@ -186,6 +216,9 @@ class Resumption:
                 await self._tell(logged, connection)
                 return
             after = _after(logged.log, headers, scope["query_string"])
+            if _is_over(logged.log, headers, after):
+                await connection.answer(204, identity(logged.id, None))
+                return
         except ApiError as error:
             await _fail(connection, error, dialect, call_id)
             return
@@ -219,6 +252,12 @@ def _after(log: AnswerLog, headers: list[Header], query: bytes) -> int:
     if after < log.first:
         raise _gone(f"the log of this call begins at {log.first} now")
     return after
+
+
+def _is_over(log: AnswerLog, headers: list[Header], after: int) -> bool:
+    """A browser that has everything asks again all the same, until it is told that there is nothing."""
+    whole = log.ended and not log.broken and after == log.end
+    return whole and get(headers, b"last-event-id") is not None
 
 
 def _gone(message: str) -> ApiError:
