@@ -36,15 +36,13 @@ from rivermouth.config.schema import (
     ResilienceConfig,
     ResponsesConfig,
     ResumeConfig,
-    Role,
     RoutingBlockConfig,
-    Scope,
     ServerConfig,
     SovereigntyConfig,
     TelemetryConfig,
     TimeoutsConfig,
 )
-from rivermouth.config.values import DIRECT, FOREVER, Capability, Order, Retention
+from rivermouth.config.values import DIRECT, FOREVER, Capability, Order, Retention, Role, Scope
 
 __all__ = [
     "BUILT_IN",

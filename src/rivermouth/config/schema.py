@@ -26,8 +26,11 @@ from rivermouth.config.values import (
     NonNegativeS,
     Order,
     Origin,
+    PerMinute,
     Port,
     PositiveS,
+    Role,
+    Scope,
     Target,
     Text,
     Weight,
@@ -38,15 +41,6 @@ from rivermouth.secrets import Secret
 
 class Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A table of the file."""
-
-
-Role = Literal["user", "auditor", "admin"]
-"""What a key is for: calling models; reading what everybody did; that, calling, and changing."""
-
-Scope = Literal["generate", "embed", "models", "manage", "chat"]
-"""What of the server a key may use."""
-
-PerMinute = Annotated[int, Meta(ge=1, le=1_000_000_000)]
 
 
 class RateLimits(Table, frozen=True, kw_only=True):

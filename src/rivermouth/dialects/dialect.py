@@ -199,7 +199,7 @@ class Ended(NamedTuple):
 
 
 class Turn(NamedTuple):
-    """What was new in one kept request, as `Keeps.own` gave it, and the answer; None in the turn that is asked about."""
+    """What was new in a kept request, as `Keeps.own` gave it, and the answer; None in the turn that is asked about."""
 
     call_id: str
     input: bytes

@@ -36,6 +36,7 @@ from rivermouth.routing.needs import needs
 from rivermouth.store.kept.port import Owner
 
 NUMBER: Final = re.compile(r"\d{1,18}", re.ASCII)
+PLAIN: Final = Wish()
 TRUE: Final = frozenset({"true", "1"})
 EVENT_STREAM: Final = b"text/event-stream"
 
@@ -95,11 +96,11 @@ class KeptRoutes:
 
     async def begin(self, exchange: Exchange, asked: Asked, call: Call, longest_s: float, *, stream: bool) -> None:
         """The call begins, and its client is told at once by which name to ask for it."""
-        logged = self._logging.open(call, exchange.caller, Wish())
+        logged = self._logging.open(call, exchange.caller, PLAIN)
         if logged is None:
             raise ApiError(Kind.OVERLOADED, "there is no room for another call in the background", retry_after_s=5)
         kept = self._kept.take(asked, call, owner(exchange), longest_s)
-        sink = self._logging.sink(logged, call, identity(call.id, exchange.client_id))
+        sink = self._logging.sink(logged, call, PLAIN, identity(call.id, exchange.client_id))
         listening = _Listening(logged.log)
         try:
             await sink.send(await kept.begin(), last=False)
@@ -133,7 +134,7 @@ class KeptRoutes:
                 await read_out(logged, exchange.connection, offset)
                 return
         if kept.ended is None:
-            raise invalid("its events are not kept: it is not made in the background", "stream", "invalid_value")
+            raise invalid("its events are not kept: it is not made in the background", "stream")
         await exchange.sink.send(keeps.replay(kept.ended, after), last=True)
 
     def _log_of(self, kept: Kept, owner: Owner) -> LoggedCall | None:
@@ -214,7 +215,7 @@ def _after(query: Query) -> int | None:
     if not said:
         return None
     if len(said) > 1 or NUMBER.fullmatch(said[0]) is None:
-        raise invalid("starting_after is the number of an event", "starting_after", "invalid_value")
+        raise invalid("starting_after is the number of an event", "starting_after")
     return int(said[0])
 
 

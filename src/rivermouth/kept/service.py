@@ -97,7 +97,7 @@ class KeptAnswers:
             return Asked(unkept(request), b"[]")
         unkept(msgspec.structs.replace(request, kept=Keeping(conversation=wish.conversation)))
         if wish.background and wish.store is False:
-            raise invalid("a response in the background has to be stored", "background", "invalid_value")
+            raise invalid("a response in the background has to be stored", "background")
         if wish.background and not self._terms.background:
             raise invalid("no calls go on without a connection here", "background", "background_off")
         turns = await self._before(wish.previous, owner) if wish.previous is not None else ()
@@ -259,7 +259,7 @@ class KeptAnswers:
 
 def _check_background(*, background: bool) -> None:
     if not background:
-        raise invalid("only a response that is made in the background can be cancelled", "background", "invalid_value")
+        raise invalid("only a response that is made in the background can be cancelled", "background")
 
 
 def _unknown(answer_id: str) -> ApiError:

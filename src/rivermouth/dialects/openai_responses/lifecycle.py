@@ -93,12 +93,14 @@ def seek(read: Callable[[int], bytes], first: int, end: int, after: int) -> int:
         else:
             high = middle
     found = _event_from(read, low, end)
-    if found is None and after >= 0 and before != after:
+    if before is None and first and (found is None or found.number != after + 1):
+        begins = f"; the stream begins after {found.number - 1} now" if found is not None else ""
+        raise invalid(f"what follows event {after} is not kept any more{begins}", "starting_after", EVENTS_GONE)
+    if found is not None:
+        return found.begins
+    if after >= 0 and before != after:
         raise invalid(f"there is no event {after} yet", "starting_after", "invalid_value")
-    if found is not None and before is None and first and found.number != after + 1:
-        text = f"what follows event {after} is not kept any more; the stream begins after {found.number - 1} now"
-        raise invalid(text, "starting_after", EVENTS_GONE)
-    return found.begins if found is not None else end
+    return low + len(_BLANK) if before is not None else first
 
 
 class _Place(msgspec.Struct, frozen=True):
@@ -148,9 +150,8 @@ def _bytes(read: Callable[[int], bytes], at: int, ends: int) -> bytes:
 
 
 def _number(block: bytes) -> int | None:
-    head, found, payload = block.rpartition(_DATA)
-    if not found or (head and not head.endswith(b"\n")):
-        return None
+    """None for what is no event, as a comment is none."""
+    payload = next((line[len(_DATA) :] for line in block.split(b"\n") if line.startswith(_DATA)), b"")
     try:
         return json.decode_as(_numbered, payload).sequence_number
     except WireError:

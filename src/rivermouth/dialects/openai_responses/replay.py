@@ -27,8 +27,9 @@ def replay(ended: Ended, after: int | None) -> bytes:
     begun = {**response, "status": IN_PROGRESS, "output": [], "usage": None, "error": None, "incomplete_details": None}
     begun.pop("completed_at", None)
     events = [{"type": f"response.{name}", "response": begun} for name in ("created", "in_progress")]
+    well = response["status"] in LAST
     for index, item in enumerate(response.get("output") or ()):
-        events += _item(item, index)
+        events += _item(item, index, whole=well or item.get("status") != INCOMPLETE)
     said = b"".join(_written(event, number) for number, event in enumerate(events))
     return said + _written(last, max(ended.number, len(events)))
 
@@ -65,36 +66,36 @@ HOLDERS: Final = ("summary", "content")
 """Members of an item that hold parts."""
 
 
-def _item(item: Event, index: int) -> Iterator[Event]:
-    """An item that was cut off is not done here either."""
+def _item(item: Event, index: int, *, whole: bool) -> Iterator[Event]:
+    """whole: it was done; one that a failure cut off is not done here either."""
     empty: dict[str, Any] = {name: [] for name in HOLDERS if isinstance(item.get(name), list)}
     call = CALLS.get(item["type"])
     if call is not None:
         empty[call.member] = ""
     if "status" in item:
         empty["status"] = IN_PROGRESS
-    yield {"type": "response.output_item.added", "output_index": index, "item": {**item, **empty}}
+    begun = {name: value for name, value in item.items() if name != "encrypted_content"} | empty
+    yield {"type": "response.output_item.added", "output_index": index, "item": begun}
     at = {"item_id": item["id"], "output_index": index}
-    whole = item.get("status") != INCOMPLETE
     for holder in HOLDERS:
         for number, part in enumerate(item.get(holder) or ()):
             text = PARTS.get(part.get("type"))
             if text is not None:
-                yield from _part(part, text, {**at, text.slot: number}, whole)  # type: ignore[dict-item]
+                yield from _part(part, text, {**at, text.slot: number}, whole=whole)  # type: ignore[dict-item]
     if call is not None:
-        yield from _said(item, call, at, whole)
+        yield from _said(item, call, at, whole=whole)
     if whole:
         yield {"type": "response.output_item.done", "output_index": index, "item": item}
 
 
-def _part(part: Event, text: _Text, at: Event, whole: bool) -> Iterator[Event]:
+def _part(part: Event, text: _Text, at: Event, *, whole: bool) -> Iterator[Event]:
     yield {"type": f"response.{text.added}", **at, "part": {**part, text.member: ""}}
-    yield from _said(part, text, at, whole)
+    yield from _said(part, text, at, whole=whole)
     if whole:
         yield {"type": f"response.{text.closed}", **at, "part": part}
 
 
-def _said(holder: Event, text: _Text, at: Event, whole: bool) -> Iterator[Event]:
+def _said(holder: Event, text: _Text, at: Event, *, whole: bool) -> Iterator[Event]:
     said, more = holder.get(text.member) or "", dict(text.more)
     if said:
         yield {"type": f"response.{text.delta}", **at, "delta": said, **more}
