@@ -56,7 +56,7 @@ function body(course) {
     }
   }
   const stop = async (reason) => {
-    await reader.cancel(reason)
+    await reader.cancel(reason).catch(() => undefined) // aborted, it says so
     await cancel(course)
   }
   return new ReadableStream({ pull, cancel: stop }, { highWaterMark: 0 })
@@ -83,6 +83,7 @@ async function restOf(course, received, error) {
 
 async function cancel(course) {
   if (!course.cancels) return
+  course.cancels = false
   const [base, id] = course.address.split('/resume/')
   const url = new URL(`${base}/platform/v1/calls/${id}/cancel`, course.url)
   await course.fetch(url.href, { method: 'POST', headers: ofTheRest(course) }).then(

@@ -123,9 +123,12 @@ class _Course:
         self._received += len(data)
         self._failed = self._silent = 0
 
+    def broke(self, error: Exception) -> None:
+        """The body did not come to its end."""
+        self._silent += isinstance(error, self._package.TimeoutException)
+
     def wait_s(self, error: Exception) -> float:
         """How long before the next try.  Raises the error where there is none."""
-        self._silent += isinstance(error, self._package.TimeoutException)
         if self._failed >= self._terms.tries or self._silent > SILENCES:
             raise error
         self._failed += 1
@@ -190,6 +193,7 @@ class _Body:
     def _go_on(self, error: Exception) -> None:
         """Until the rest comes.  Raises the error where it does not."""
         course = self._course
+        course.broke(error)
         with suppress(course.lost):
             course.stream.close()
         while True:
@@ -239,6 +243,7 @@ class _AsyncBody:
         import anyio
 
         course = self._course
+        course.broke(error)
         with suppress(course.lost):
             await course.stream.aclose()
         while True:

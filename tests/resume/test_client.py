@@ -12,9 +12,11 @@ import openai
 import pytest
 
 import rivermouth
+from rivermouth.store.port import Status
 from tests.engine.lab import Lab, lab
 from tests.engine.words import PLAIN
 from tests.resume.scissors import Scissors
+from tests.sdk import node
 
 pytestmark = pytest.mark.anyio
 
@@ -101,3 +103,35 @@ async def test_anthropic_async(server: Lab, seed: int) -> None:
             async with client.messages.stream(**asked) as stream:
                 assert WORDS in await stream.get_final_text()
         assert wire.cuts > 4
+
+
+@pytest.fixture(scope="module")
+def seen(server: Lab) -> dict[str, Any]:
+    try:
+        node.install(node.IN_A_TEST_S)
+    except node.NoPackages as error:
+        pytest.fail(str(error), pytrace=False)
+    with Scissors(server.port, 1) as wire:
+        seen = node.run("resuming.mjs", wire.url, server.url)
+        assert wire.cuts > 10
+    return seen
+
+
+class TestJs:
+    """The same of `clients/js/resuming.mjs`, with the SDKs for JavaScript."""
+
+    @pytest.mark.parametrize("name", ["openai", "anthropic"])
+    def test_streams_are_what_they_are_without_cuts(self, seen: dict[str, Any], name: str) -> None:
+        plain, resumed = seen[name]
+        assert resumed == plain
+
+    async def test_who_leaves_early_has_its_call_cancelled(self, server: Lab, seen: dict[str, Any]) -> None:
+        assert seen["aborted"]["ended"] is None
+        record = await server.record(seen["left"])
+        assert (record.status, record.cancelled_by) == (Status.CANCELLED, "request")
+        await server.idle()
+        assert [r.cancelled_by for r in server.records()].count("request") == 2
+
+    @pytest.mark.parametrize("how", ["gone", "dead"])
+    def test_a_rest_that_is_not_there_is_the_error_that_it_was(self, seen: dict[str, Any], how: str) -> None:
+        assert seen[how] is not None

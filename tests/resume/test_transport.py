@@ -171,11 +171,12 @@ async def test_it_is_tried_again_as_long_as_that_may_help(package: Any, asynchro
         Step(status=502, headers={}),
         Step((b"5",), "RemoteProtocolError"),
         Step((), "ReadTimeout"),
+        Step(refuses=True),
         Step((b"6789",)),
     )
     got = await read(package, steps, asynchronous=asynchronous)
     assert (got.body, got.error) == (WHOLE, None)
-    assert [str(r.url.params["after"]) for r in got.transport.asked[1:]] == ["5", "5", "5", "5", "6", "6"]
+    assert [str(r.url.params["after"]) for r in got.transport.asked[1:]] == ["5", "5", "5", "5", "6", "6", "6"]
 
 
 @both

@@ -216,6 +216,7 @@ async def services(
         maker = Maker(shared, recorder, observers, gate)
         editions = await stack.enter_async_context(Editions(maker.edition(config)))
         logged = await stack.enter_async_context(LoggedCalls(log_settings(config)))
+        metrics.logs_from(logged.statistics)
         metrics.inflight_from(lambda: sum(1 for _ in editions.inflight()))
         metrics.queues_from(local.pool.queues)
         metrics.breakers_from(maker.breakers)
