@@ -38,6 +38,7 @@ COLUMNS = (
     Column("B: CPU us per chunk", "B", lambda m: f"{m.result['gw_us_per_chunk']:.2f}"),
     Column("B: CPU, times anthropic", "B", lambda m: "" if m.beside is None else f"{m.of_beside:.2f}"),
     Column("B: chunks/s", "B", lambda m: f"{m.result['chunks_s']:.0f}"),
+    Column("R: CPU, times plain", "R", lambda m: "" if m.beside is None else f"{m.of_beside:.2f}"),
     Column("C: CPU, one-way p99", "C", paced),
     Column("D: CPU us per request", "D", lambda m: f"{m.result['gw_us_per_stream']:.0f}"),
     Column("KiB per idle stream", "memory", lambda m: f"{m.result['kb_per_stream']:.1f}"),
@@ -124,6 +125,9 @@ def lost_chunks(found: Lookup) -> Asked | None:
 GOALS = (
     Goal("B: CPU per chunk, at most 8 us or 3.5 times nginx", per_chunk, "us"),
     Goal("B: no dialect dearer than 1.6 times anthropic", below(1.6, "B", lambda m: m.of_beside), "times", digits=2),
+    Goal(
+        "R: a resumable chunk, at most 1.3 times a plain one", below(1.3, "R", lambda m: m.of_beside), "times", digits=2
+    ),
     Goal("A: one-way p50, at most 1.8 times nginx", one_way, "us"),
     Goal("C: one-way p99 below 5 ms", below(5_000, "C", lambda m: m.result["lat_us"]["p99"]), "us"),
     Goal("C: 20 000 chunks/s kept", below(-0.98 * 20_000, "C", lambda m: -m.result["chunks_s"]), "(negated) chunks/s"),

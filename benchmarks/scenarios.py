@@ -46,6 +46,13 @@ SCENARIOS: dict[str, Scenario] = {
         DIALECTS,
         beside="anthropic",
     ),
+    "R": Scenario(
+        "64 resumable streams at saturation, in turns with plain ones",
+        NAMELESS_MODEL,
+        {"conns": 64, "n": 200, "warm": 0.3, "dur": 4},
+        ("resumable",),
+        beside="openai",
+    ),
     "C": Scenario(
         "1000 streams, 20 chunks/s each",
         "bench-n400-i50",
@@ -121,7 +128,7 @@ def command(target: Target, scenario: Scenario, client: str, factor: float) -> l
     options = {
         "port": target.port,
         "path": way.to(model),
-        "fmt": client,
+        "fmt": way.speaks or client,
         "model": model,
         **scenario.scaled(factor),
     }

@@ -26,13 +26,15 @@ NAMELESS_MODEL = "bench-n200"
 
 @dataclass(frozen=True)
 class Way:
-    """How one client format reaches the upstream through a target: its path and the headers of its key.
+    """How one client reaches the upstream through a target: its path and the headers of its key.
 
-    In the path {model} is the model, and {quoted} the same with its slash quoted.
+    In the path {model} is the model, and {quoted} the same with its slash quoted.  speaks: the load generator's format,
+    where that is not the client's name.
     """
 
     path: str
     headers: tuple[str, ...] = ()
+    speaks: str = ""
 
     def to(self, model: str) -> str:
         return self.path.format(model=model, quoted=quote(model, safe=""))
@@ -129,6 +131,7 @@ api_key = "env:BENCH_UPSTREAM_KEY"
     bearer = (f"Authorization: Bearer {KEY}",)
     ways = {
         "openai": Way("/v1/chat/completions", bearer),
+        "resumable": Way("/v1/chat/completions", (*bearer, "x-rivermouth-resumable: 1"), "openai"),
         "json": Way("/v1/chat/completions", bearer),
         "anthropic": Way("/v1/messages", (f"x-api-key: {KEY}", "anthropic-version: 2023-06-01")),
         "ollama": Way("/api/chat", bearer),

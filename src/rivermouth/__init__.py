@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from rivermouth.bridge import AsyncTokenStream as AsyncTokenStream
+    from rivermouth.client import resuming as resuming
 
     __version__: str
 
-_PUBLIC: Final = {"AsyncTokenStream": "rivermouth.bridge"}
+_PUBLIC: Final = {"AsyncTokenStream": "rivermouth.bridge", "resuming": "rivermouth.client"}
 
-__all__ = ["AsyncTokenStream", "__version__"]
+__all__ = ["AsyncTokenStream", "__version__", "resuming"]
 
 
 def __getattr__(name: str) -> Any:

@@ -224,6 +224,7 @@ async def services(
         kept_answers = KeptAnswers(answers, kept_terms(config), discover(), clock_ns=time.time_ns)
         await stack.enter_async_context(kept_answers)  # closed when the calls are over that write there
         logged = await stack.enter_async_context(LoggedCalls(log_settings(config)))
+        metrics.logs_from(logged.statistics)
         metrics.inflight_from(lambda: sum(1 for _ in editions.inflight()))
         metrics.queues_from(local.pool.queues)
         metrics.breakers_from(maker.breakers)

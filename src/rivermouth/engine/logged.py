@@ -164,7 +164,6 @@ class LoggedCalls:
         log = AnswerLog(self._budget, settings.call_bytes)
         if not log.admit():
             self._refused += 1
-            _log.warning("resume.refused", call=call.id, held_bytes=self._budget.taken_bytes)
             return None
         given = [s for s in (settings.grace_s, grace_s) if s is not None]
         return LoggedCall(call, log, owner, min(given, default=None))

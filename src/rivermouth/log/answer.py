@@ -291,13 +291,17 @@ class Reader:
                     raise BrokenOffError
                 self._given = len(data)
                 return data, log.ended and not log.broken and self._at + len(data) == log.end
-            self._live = True
-            log.at_tail(self)
+            self.live()
             try:
                 await self._woken()
             finally:
                 self._off_tail(log.end)
         return b"", False
+
+    def live(self) -> None:
+        """It has read everything: what comes from now on is written to it at once."""
+        self._live = True
+        self._log.at_tail(self)
 
     def fall_behind(self, size: int) -> None:
         """The last `size` bytes of the log, or those that come now, are for its own task to read."""

@@ -105,6 +105,56 @@ class BacklogCollector(Collector):
         yield from (waiting, limit, dropped)
 
 
+class Logs(Protocol):
+    """What metrics read of the answers that are kept for readers to come."""
+
+    @property
+    def running(self) -> int: ...
+    @property
+    def ended(self) -> int: ...
+    @property
+    def readers(self) -> int: ...
+    @property
+    def held_bytes(self) -> int: ...
+    @property
+    def limit_bytes(self) -> int: ...
+    @property
+    def evicted(self) -> int: ...
+    @property
+    def refused(self) -> int: ...
+
+
+class LogCollector(Collector):
+    """Resumable calls, and what their logs hold."""
+
+    def __init__(self) -> None:
+        self.look: Callable[[], Logs] | None = None
+
+    def collect(self) -> Iterator[Metric]:
+        calls = GaugeMetricFamily(
+            "rivermouth_resumable_calls", "Calls that can be resumed: running, or ended and still kept.",
+            labels=("state",),
+        )  # fmt: skip
+        readers = GaugeMetricFamily("rivermouth_resume_readers", "Connections that read such a call.")
+        held = GaugeMetricFamily("rivermouth_resume_bytes", "What is kept of all answers that can be resumed.")
+        limit = GaugeMetricFamily("rivermouth_resume_bytes_limit", "How much may be kept (`resume.total_bytes`).")
+        lost = CounterMetricFamily(
+            "rivermouth_resume_lost",
+            "For want of room: answers that were forgotten early (evicted), calls that were plain ones (refused).",
+            labels=("how",),
+        )
+        if self.look is not None:
+            seen = self.look()
+            calls.add_metric(("running",), seen.running)
+            calls.add_metric(("ended",), seen.ended)
+            readers.add_metric((), seen.readers)
+            held.add_metric((), seen.held_bytes)
+            limit.add_metric((), seen.limit_bytes)
+            lost.add_metric(("evicted",), seen.evicted)
+            lost.add_metric(("refused",), seen.refused)
+        yield from (calls, readers, held, limit, lost)
+
+
 class SpanCollector(Collector):
     """What became of the spans that were handed to the collector of traces."""
 

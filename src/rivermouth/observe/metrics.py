@@ -24,7 +24,15 @@ from prometheus_client import (
 
 from rivermouth.observe.backlog import BacklogStatistics
 from rivermouth.observe.chat import ChatMetrics
-from rivermouth.observe.collectors import BacklogCollector, BreakerCollector, OneQueue, QueueCollector, SpanCollector
+from rivermouth.observe.collectors import (
+    BacklogCollector,
+    BreakerCollector,
+    LogCollector,
+    Logs,
+    OneQueue,
+    QueueCollector,
+    SpanCollector,
+)
 from rivermouth.observe.ended import NS, EndedCall, word
 from rivermouth.observe.labelled import DURATION_S, FIRST_TOKEN_S, GAP_S, TOKENS_PER_S, Labelled
 
@@ -81,8 +89,8 @@ class Metrics:
         )
         self._chunks = count("chunks", "Content events sent to clients.", "dialect")
         self._queues, self._breakers = QueueCollector(), BreakerCollector(OTHER)
-        self._backlogs, self._spans = BacklogCollector(), SpanCollector()
-        for collector in (self._queues, self._breakers, self._backlogs, self._spans):
+        self._backlogs, self._spans, self._logs = BacklogCollector(), SpanCollector(), LogCollector()
+        for collector in (self._queues, self._breakers, self._backlogs, self._spans, self._logs):
             self.registry.register(collector)
         self._loop_lag = Gauge("event_loop_lag_seconds", "The loop's worst recent lateness.", **new)
         self.chat = ChatMetrics(self.registry)
@@ -109,6 +117,10 @@ class Metrics:
     def backlog_from(self, queue: str, look: Callable[[], BacklogStatistics]) -> None:
         """Ask this for what waits in that queue whenever someone scrapes."""
         self._backlogs.looks[queue] = look
+
+    def logs_from(self, look: Callable[[], Logs]) -> None:
+        """Where the logs of resumable calls are looked at when someone scrapes."""
+        self._logs.look = look
 
     def spans_from(self, look: Callable[[], Mapping[str, int]]) -> None:
         """Ask this for what became of spans, by outcome, whenever someone scrapes."""
