@@ -70,7 +70,7 @@ def test_calls_are_chosen(cli: Cli, recorded: Path, options: tuple[str, ...], nu
 
 def test_what_is_over_is_purged(cli: Cli, recorded: Path) -> None:
     """The calls of 1970 are over by any time that can be asked for; the one that runs stays."""
-    assert "no records and no texts deleted" in cli("calls", "purge").err
+    assert "no records, no texts and no answers deleted" in cli("calls", "purge").err
     Path("rivermouth.toml").write_text('[records]\nretention = "30d"\n', encoding="utf-8")
     ran = cli("calls", "purge", "--json")
     assert (ran.code, json.decode(ran.out.encode())) == (0, {"calls": 3, "texts": 0})

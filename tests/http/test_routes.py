@@ -40,11 +40,11 @@ EVERY = [
     ids=[f"{route.method} {surface.prefix}{route.path}" for _, surface, route in EVERY],
 )
 def test_every_route_of_every_dialect_is_found_at_its_place(dialect, surface, route) -> None:  # type: ignore[no-untyped-def]
-    path = surface.prefix + route.path.replace("{model}", "some/model:tag")
+    path = surface.prefix + route.path.replace("{model}", "some/model:tag").replace("{id}", "some/model:tag")
     headers = [(route.when_header.encode(), b"1")] if route.when_header else []
     match = found(route.method, path, headers)
     assert (match.dialect.name, match.surface, match.route) == (dialect.name, surface, route)
-    assert match.model == ("some/model:tag" if "{model}" in route.path else None)
+    assert match.model == ("some/model:tag" if "{" in route.path else None)
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ async def test_a_users_calls_lead_nowhere_and_every_sum_stays(place: Office):
     assert "carol" not in told[0]["end_user"]
     before = await totals(place)
     status, gone = await place.ask("DELETE", f"/platform/v1/users/{CAROL}/data")
-    assert (status, gone) == (200, {"calls": 2, "texts": 2, "running": 0})
+    assert (status, gone) == (200, {"calls": 2, "texts": 2, "answers": 0, "running": 0})
     assert await totals(place) == before
     for call, old in zip(carols, told, strict=False):
         left = await place.get(f"/platform/v1/calls/{call.call_id}")
@@ -43,7 +43,7 @@ async def test_a_users_calls_lead_nowhere_and_every_sum_stays(place: Office):
     assert (entry["who"], entry["action"], entry["after"]) == (
         "key:ann",
         "data.erased_of_user",
-        {"calls": 2, "texts": 2},
+        {"calls": 2, "texts": 2, "answers": 0},
     )
     assert "carol" not in str(entry), "the log of changes stays, and would be the last place that knows"
 
@@ -65,13 +65,23 @@ async def test_a_keys_data_is_erased_by_its_name(place: Office):
     assert status == 200
     assert gone["calls"] >= 1
     assert (await place.get("/platform/v1/calls?key_name=eve"))["data"] == []
-    assert (await place.ask("DELETE", "/platform/v1/keys/eve/data"))[1] == {"calls": 0, "texts": 0, "running": 0}
-    assert (await place.ask("DELETE", "/platform/v1/users/nobody/data"))[1] == {"calls": 0, "texts": 0, "running": 0}
+    assert (await place.ask("DELETE", "/platform/v1/keys/eve/data"))[1] == {
+        "calls": 0,
+        "texts": 0,
+        "answers": 0,
+        "running": 0,
+    }
+    assert (await place.ask("DELETE", "/platform/v1/users/nobody/data"))[1] == {
+        "calls": 0,
+        "texts": 0,
+        "answers": 0,
+        "running": 0,
+    }
 
 
 async def test_a_name_with_any_characters_can_be_erased(place: Office):
     name = "team/\U0001f30a?x=%2F"
     call = await place.call(body={**talk("gpt-x", stream=False), "user": name})
     status, gone = await place.ask("POST", "/platform/v1/erasures", "admin", {"user": name})
-    assert (status, gone) == (200, {"calls": 1, "texts": 1, "running": 0})
+    assert (status, gone) == (200, {"calls": 1, "texts": 1, "answers": 0, "running": 0})
     assert (await place.get(f"/platform/v1/calls/{call.call_id}"))["erased"] is True

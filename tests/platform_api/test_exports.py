@@ -123,7 +123,7 @@ async def test_many_calls_are_sent_in_pieces_and_all_of_them(filled: Path):
                 met = largest = taken = 0
                 tail = b""
                 while not answer.ended:
-                    await answer._more()
+                    await answer.more()
                     lines = (tail + answer.body).split(b"\n")
                     met, tail, answer.body = met + len(lines) - 1, lines[-1], b""
                     taken += sum(map(len, lines))

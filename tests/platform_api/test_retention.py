@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rivermouth.config import Config, EndpointConfig, PolicyConfig, RecordsConfig
+from rivermouth.config import Config, EndpointConfig, PolicyConfig, RecordsConfig, ResponsesConfig
 from rivermouth.config.load import parse
 from rivermouth.config.problems import ConfigError
 from rivermouth.platform.retention import EVERY_S, Janitor, keeping
@@ -31,9 +31,10 @@ def config(**records: str) -> Config:
 
 def test_what_may_be_there_is_what_the_configuration_says():
     now_ns = 100 * DAY_S * NANO
-    assert keeping(config(), now_ns) == Keeping(texts=False, texts_since_ns=70 * DAY_S * NANO)
+    answers = {"answers_since_ns": 70 * DAY_S * NANO, "now_ns": now_ns}
+    assert keeping(config(), now_ns) == Keeping(texts=False, texts_since_ns=70 * DAY_S * NANO, **answers)
     assert keeping(config(text="all", text_retention="2d", retention="1w"), now_ns) == Keeping(
-        texts=True, texts_since_ns=98 * DAY_S * NANO, calls_since_ns=93 * DAY_S * NANO
+        texts=True, texts_since_ns=98 * DAY_S * NANO, calls_since_ns=93 * DAY_S * NANO, **answers
     )
     mute = Config(
         records=RecordsConfig(text="all"),
@@ -45,6 +46,23 @@ def test_what_may_be_there_is_what_the_configuration_says():
     )
     said = keeping(mute, now_ns)
     assert (said.mute_policies, said.mute_endpoints) == (("mute",), ("mute",))
+
+
+def test_answers_may_be_there_as_long_as_nobody_who_had_them_says_less():
+    now_ns = 100 * DAY_S * NANO
+    brief = Config(
+        responses=ResponsesConfig(store=False, ttl="1d"),
+        policies={"free": PolicyConfig(), "none": PolicyConfig(retention_max="none")},
+        endpoints={
+            "free": EndpointConfig(provider="p", model="m"),
+            "brief": EndpointConfig(provider="p", model="m", retention="2d"),
+            "vague": EndpointConfig(provider="p", model="m", retention="as long as it takes"),
+        },
+    )
+    said = keeping(brief, now_ns)
+    assert (said.answers, said.answers_since_ns) == (False, 99 * DAY_S * NANO)
+    assert said.answers_of_policies == {"none": now_ns}
+    assert said.answers_of_endpoints == {"brief": 98 * DAY_S * NANO}
 
 
 @pytest.mark.parametrize("text", ["retention = 'for ever'", "retention = '0d'", "text_retention = 30", "text = 'some'"])

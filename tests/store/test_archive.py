@@ -30,10 +30,13 @@ from rivermouth.store.archive import (
     Purged,
     Sums,
 )
+from rivermouth.store.database import open_database
+from rivermouth.store.kept.sqlite import SqliteKeptStore
 from rivermouth.store.port import CallFilter, CallRecord, CallText, Said, Status, StoreError
 from rivermouth.store.pseudonyms import Pseudonyms
 from rivermouth.store.sqlite import SqliteCallStore
 from rivermouth.store.sqlite_archive import SqliteCallArchive
+from tests.kept.rows import kept
 from tests.store.records import attempt, ended, opened
 
 ADAPTERS: dict[str, Callable[[Path], tuple[SqliteCallStore, CallArchive]]] = {
@@ -355,6 +358,40 @@ def test_texts_go_that_may_not_be_there(both: Both, keeping: Keeping, wanted: se
     assert both.archive.purge(keeping).texts == 3 - len(wanted)
     assert {n for n in (1, 2, 3) if both.archive.text(opened(n).id) is not None} == wanted
     assert len(both.ids()) == 3
+
+
+ANSWERS: Final[dict[str, tuple[Keeping, set[int]]]] = {
+    "all": (Keeping(), {1, 2, 3, 4}),
+    "none, but of a call that runs": (Keeping(answers=False), {4}),
+    "young ones": (Keeping(answers_since_ns=2), {2, 3, 4}),
+    "whose time has not come": (Keeping(now_ns=20), {2, 3, 4}),
+    "not of a policy": (Keeping(mute_policies=("eu",)), {2, 3, 4}),
+    "not of where it was asked": (Keeping(mute_endpoints=("else-eu", "first")), {1, 4}),
+    "of a policy, for a while": (Keeping(answers_of_policies={"eu": 1, "else": 9}), {1, 2, 3, 4}),
+    "of a policy, no longer": (Keeping(answers_of_policies={"eu": 2}), {2, 3, 4}),
+    "of an endpoint, no longer": (Keeping(answers_of_endpoints={"first": 9}), {1, 2, 4}),
+    "of calls that are there": (Keeping(calls_since_ns=2 * SECOND), {2, 3, 4}),
+}
+
+
+@pytest.mark.parametrize(("keeping", "wanted"), ANSWERS.values(), ids=ANSWERS.keys())
+@pytest.mark.anyio
+async def test_answers_go_that_may_not_be_there(both: Both, keeping: Keeping, wanted: set[int]) -> None:
+    both.has(
+        done(1, policy_id="narrow+eu"),
+        done(2, endpoint_id="else-eu"),
+        done(3, attempts=(attempt(1, endpoint_id="first"), attempt(2))),
+        opened(4),
+    )
+    answers = SqliteKeptStore(open_database(both.path), inline=True)
+    for number in range(1, 5):
+        ended_ns = None if number == 4 else 5
+        row = kept(number, call_id=opened(number).id, expires_ns=19 + number, ended_ns=ended_ns)
+        await answers.put(row)
+    both.archive.purge(keeping)
+    there = {n for n in range(1, 5) if await answers.get(f"resp_{n}", kept(n).owner, 0) is not None}
+    await answers.close()
+    assert there == wanted
 
 
 def test_more_is_deleted_than_one_transaction_takes(both: Both):

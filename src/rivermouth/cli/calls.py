@@ -107,7 +107,7 @@ def purge(*, data_dir: Path | None, config_file: Path | None, as_json: bool) -> 
     if as_json:
         emit(gone)
     else:
-        say(f"{some(gone.calls, 'record')} and {some(gone.texts, 'text')} deleted.")
+        say(f"{some(gone.calls, 'record')}, {some(gone.texts, 'text')} and {some(gone.answers, 'answer')} deleted.")
 
 
 def named(store: CallStore, call_id: str) -> list[CallRecord]:

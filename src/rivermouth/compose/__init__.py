@@ -33,6 +33,7 @@ from rivermouth.compose.settings import (
     account_settings,
     chat_settings,
     engine_settings,
+    kept_terms,
     local_wishes,
     log_settings,
 )
@@ -48,6 +49,7 @@ from rivermouth.engine.interrupt import By
 from rivermouth.engine.logged import LoggedCalls
 from rivermouth.engine.record import Recorder
 from rivermouth.engine.traced import TracedEngine
+from rivermouth.kept.service import KeptAnswers
 from rivermouth.local.catalog import load_catalog
 from rivermouth.local.places import Limits as QueueLimits
 from rivermouth.local.provider import LocalProvider
@@ -103,6 +105,7 @@ class Services(msgspec.Struct, frozen=True):
     metrics: Metrics
     recorder: Recorder
     logged: LoggedCalls
+    kept: KeptAnswers
     chat: ChatService
     chat_settings: ChatSettings
     accounts: Accounts
@@ -139,6 +142,7 @@ class Services(msgspec.Struct, frozen=True):
         _introduce(self.observers, config, self.recorder.secrets)
         self.local.adopt(local_wishes(config))
         self.logged.adopt(log_settings(config))
+        self.kept.adopt(kept_terms(config))
         self.platform.adopt(config)
         self.accounts.adopt(account_settings(config))
         self.janitor.wake()
@@ -184,6 +188,7 @@ async def services(
     from rivermouth.store.accounts.transaction import must_exist
     from rivermouth.store.chats.sqlite import SqliteChatStore
     from rivermouth.store.database import open_database
+    from rivermouth.store.kept.sqlite import SqliteKeptStore
     from rivermouth.store.platform.sqlite import SqlitePlatformStore
     from rivermouth.store.sqlite import SqliteCallStore
     from rivermouth.store.sqlite_archive import SqliteCallArchive
@@ -215,6 +220,9 @@ async def services(
 
         maker = Maker(shared, recorder, observers, gate)
         editions = await stack.enter_async_context(Editions(maker.edition(config)))
+        answers = SqliteKeptStore(await asyncio.to_thread(open_database, data.database))
+        kept_answers = KeptAnswers(answers, kept_terms(config), discover(), clock_ns=time.time_ns)
+        await stack.enter_async_context(kept_answers)  # closed when the calls are over that write there
         logged = await stack.enter_async_context(LoggedCalls(log_settings(config)))
         metrics.logs_from(logged.statistics)
         metrics.inflight_from(lambda: sum(1 for _ in editions.inflight()))
@@ -265,6 +273,7 @@ async def services(
             metrics=metrics,
             recorder=recorder,
             logged=logged,
+            kept=kept_answers,
             chat=chat,
             chat_settings=settings,
             accounts=accounts,

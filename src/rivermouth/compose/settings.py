@@ -9,10 +9,11 @@ import msgspec
 from rivermouth.accounts.settings import AccountSettings
 from rivermouth.chat.settings import CHAT_LIMITS, ChatSettings
 from rivermouth.compose.routes import policies_of
-from rivermouth.config import FOREVER, Config, ProviderTimeouts
+from rivermouth.config import FOREVER, Config, ProviderTimeouts, Retention
 from rivermouth.engine.deadlines import Limits
 from rivermouth.engine.engine import Settings
 from rivermouth.engine.logged import LogSettings
+from rivermouth.kept.terms import Terms
 from rivermouth.local.catalog import load_catalog
 from rivermouth.local.provider import Wishes
 from rivermouth.local.references import Pulls
@@ -81,6 +82,16 @@ def log_settings(config: Config) -> LogSettings:
         ttl_s=resume.ttl_s,
         call_bytes=resume.call_bytes,
         total_bytes=resume.total_bytes,
+    )
+
+
+def kept_terms(config: Config) -> Terms:
+    """What the service of kept answers takes of the configuration."""
+    return Terms(
+        store=config.responses.store,
+        ttl_s=Retention(config.responses.ttl).seconds or 0.0,
+        background=config.resume.enabled,
+        talk_bytes=config.http.body_limit_bytes,
     )
 
 

@@ -34,16 +34,15 @@ from rivermouth.config.schema import (
     RateLimits,
     RecordsConfig,
     ResilienceConfig,
+    ResponsesConfig,
     ResumeConfig,
-    Role,
     RoutingBlockConfig,
-    Scope,
     ServerConfig,
     SovereigntyConfig,
     TelemetryConfig,
     TimeoutsConfig,
 )
-from rivermouth.config.values import DIRECT, FOREVER, Capability, Order, Retention
+from rivermouth.config.values import DIRECT, FOREVER, Capability, Order, Retention, Role, Scope
 
 __all__ = [
     "BUILT_IN",
@@ -77,6 +76,7 @@ __all__ = [
     "RateLimits",
     "RecordsConfig",
     "ResilienceConfig",
+    "ResponsesConfig",
     "ResumeConfig",
     "Retention",
     "Role",

@@ -40,6 +40,7 @@ APPLIES: Final[Mapping[str, Applies]] = dict(
         _each("http", "allowed_hosts allowed_origins body_limit_bytes trusted_proxies proxy_headers", Applies.LIVE),
         _each("http", "base_path", Applies.RESTART),
         _each("resume", "enabled grace_s ttl_s call_bytes total_bytes", Applies.LIVE),
+        _each("responses", "store ttl", Applies.LIVE),
         _each("outbound", "proxy no_proxy ca_file", Applies.LIVE),
         _each("routing_block", "key send", Applies.LIVE),
         _each("openai", "role", Applies.LIVE),

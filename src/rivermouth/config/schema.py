@@ -26,8 +26,11 @@ from rivermouth.config.values import (
     NonNegativeS,
     Order,
     Origin,
+    PerMinute,
     Port,
     PositiveS,
+    Role,
+    Scope,
     Target,
     Text,
     Weight,
@@ -38,15 +41,6 @@ from rivermouth.secrets import Secret
 
 class Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A table of the file."""
-
-
-Role = Literal["user", "auditor", "admin"]
-"""What a key is for: calling models; reading what everybody did; that, calling, and changing."""
-
-Scope = Literal["generate", "embed", "models", "manage", "chat"]
-"""What of the server a key may use."""
-
-PerMinute = Annotated[int, Meta(ge=1, le=1_000_000_000)]
 
 
 class RateLimits(Table, frozen=True, kw_only=True):
@@ -353,6 +347,15 @@ class ResumeConfig(Table, frozen=True, kw_only=True):
     """What is kept of all answers together; the oldest that have ended make room."""
 
 
+class ResponsesConfig(Table, frozen=True, kw_only=True):
+    """Answers that a client of OpenAI's Responses can ask for again, go on from, or wait for."""
+
+    store: bool = True
+    """false keeps no answer, and drops those that there were: no `previous_response_id`, no `background`."""
+    ttl: KeptTime = "30d"
+    """For how long an answer is kept; a policy or an endpoint with a shorter retention, or none, has the last word."""
+
+
 class OutboundConfig(Table, frozen=True, kw_only=True):
     """The way to providers.  A provider on this machine is always called directly."""
 
@@ -514,6 +517,7 @@ class ConfigFile(Table, frozen=True, kw_only=True):
     timeouts: TimeoutsConfig = TimeoutsConfig()
     http: HttpConfig = HttpConfig()
     resume: ResumeConfig = ResumeConfig()
+    responses: ResponsesConfig = ResponsesConfig()
     outbound: OutboundConfig = OutboundConfig()
     routing_block: RoutingBlockConfig = RoutingBlockConfig()
     openai: OpenAiConfig = OpenAiConfig()
@@ -565,6 +569,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     timeouts: TimeoutsConfig = TimeoutsConfig()
     http: HttpConfig = HttpConfig()
     resume: ResumeConfig = ResumeConfig()
+    responses: ResponsesConfig = ResponsesConfig()
     outbound: OutboundConfig = OutboundConfig()
     routing_block: RoutingBlockConfig = RoutingBlockConfig()
     openai: OpenAiConfig = OpenAiConfig()

@@ -19,6 +19,13 @@ def shaped(pattern: str, says: str) -> Meta:
     return Meta(pattern=pattern, description=says)
 
 
+Role = Literal["user", "auditor", "admin"]
+"""What a key is for: calling models; reading what everybody did; that, calling, and changing."""
+
+Scope = Literal["generate", "embed", "models", "manage", "chat"]
+"""What of the server a key may use."""
+
+PerMinute = Annotated[int, Meta(ge=1, le=1_000_000_000)]
 Port = Annotated[int, Meta(ge=0, le=65535)]
 PositiveS = Annotated[float, Meta(gt=0, le=86_400)]
 NonNegativeS = Annotated[float, Meta(ge=0, le=86_400)]

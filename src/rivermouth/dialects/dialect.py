@@ -6,9 +6,9 @@ function or a small state machine: bytes in, values out; clocks, ids and model n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -35,13 +35,17 @@ class Operation(StrEnum):
     PULL = "pull"
     COPY = "copy"
     DELETE = "delete"
+    KEPT = "kept"
+    KEPT_DELETE = "kept_delete"
+    KEPT_CANCEL = "kept_cancel"
+    KEPT_INPUT = "kept_input"
 
 
 class Route(msgspec.Struct, frozen=True, kw_only=True):
     """One path of a dialect below its surface's prefix.
 
     path: as in "/chat/completions"; "{model}" takes all that stands between what is around it, slashes included, as in
-    "/models/{model}" or "/models/{model}:generateContent".
+    "/models/{model}" or "/models/{model}:generateContent"; so does "{id}", where it is no model that is named.
     kind: handed to the dialect's parsers and encoders, which use it to tell sibling routes apart ("chat", "generate").
     streams: whether `stream: true` is meaningful here (R14).  when_header: this route only exists for requests that
     carry this header (R2: `anthropic-version` decides who owns /v1/models).
@@ -180,6 +184,98 @@ class Key(msgspec.Struct, frozen=True, kw_only=True):
     between: tuple[str, str] | None = None
 
 
+class Begun(NamedTuple):
+    """How an answer begins that nobody waits for.  answer: as a document.  stream: its first events."""
+
+    answer: bytes
+    stream: bytes
+
+
+class Ended(NamedTuple):
+    """How an answer ended.  answer: as a document.  number: of the last event of its stream."""
+
+    answer: bytes
+    number: int
+
+
+class Turn(NamedTuple):
+    """What was new in a kept request, as `Keeps.own` gave it, and the answer; None in the turn that is asked about."""
+
+    call_id: str
+    input: bytes
+    answer: bytes | None
+
+
+class Keeps(Protocol):
+    """The words of a dialect whose answers may be kept: had again by an id, gone on from, made in the background.
+
+    Everything is JSON text.  Ids are made from the call's, so that whose an id is can be told from it.
+    """
+
+    def answer_id(self, call_id: str) -> str:
+        """What clients call the answer of that call."""
+        ...
+
+    def call_id(self, name: str) -> str | None:
+        """The call whose answer it is, or whose item; None for an id that was not made here."""
+        ...
+
+    def begun(self, answer: Answer) -> Begun:
+        """The answer before anything is known of it; the encoder begins with the same events."""
+        ...
+
+    def headless(self, stream: bytes) -> bytes | None:
+        """What follows the events of `begun` at the beginning of a stream; None while nothing does."""
+        ...
+
+    def ended(self, stream: bytes) -> Ended | None:
+        """What the last bytes of a stream say; None where they have no end of it."""
+        ...
+
+    def cancelled(self, stream: bytes) -> bytes:
+        """The last bytes of a stream that failed, as those of one that was cancelled."""
+        ...
+
+    def interrupted(self, answer: bytes) -> bytes:
+        """The answer of `begun`, as one that the end of the server cut off."""
+        ...
+
+    def replay(self, ended: Ended, after: int | None) -> bytes:
+        """A stream that says what the answer says, where the first one is gone.  Its last event has its old number.
+
+        after: the number of an event of the old stream: what follows that.
+        """
+        ...
+
+    def seek(self, read: Callable[[int], bytes], first: int, end: int, after: int) -> int:
+        """The offset of the first event behind that number, in the bytes of a stream from `first` to `end`.
+
+        read: a piece from an offset on, not empty before `end`.  Raises `ApiError` where the number is not there (yet),
+        or what follows it is not.
+        """
+        ...
+
+    def own(self, fields: Mapping[str, msgspec.Raw], found: Mapping[str, bytes]) -> bytes:
+        """The items of a request's input, as an array.  found: by id, what stands for references to kept items."""
+        ...
+
+    def item(self, turn: Turn, name: str) -> bytes | None:
+        """The item of that id, of the input or of the answer."""
+        ...
+
+    def joined(self, fields: Mapping[str, msgspec.Raw], own: bytes, turns: Sequence[Turn]) -> bytes:
+        """The body with the whole talk in it, the oldest turn first, and with nothing that only its keeper can read."""
+        ...
+
+    def input_items(self, turns: Sequence[Turn], query: Mapping[str, Sequence[str]]) -> bytes:
+        """A page of what was read for the answer of the last turn.  Raises `ApiError` for a query that is none."""
+        ...
+
+    def deleted(self, answer_id: str) -> bytes:
+        """What is said of an answer that is gone."""
+        ...
+
+
 class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     """One vendor's protocol, both directions.
 
@@ -200,6 +296,7 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     `limit_headers(allowance, now_ns)` says in headers what a caller has left of its limits (Unix nanoseconds).
     `documents` encodes this dialect's other answers, by operation, as `function(value, answer) -> bytes`; the value is
     a `ServerInfo` for INFO and None for HEALTH.
+    `keeps`: its answers may be kept; whoever keeps them takes `Request.kept` at its word.
     `bodies` parses its other requests (pull, copy, delete, show), by operation, as `function(body) -> value`.
     """
 
@@ -240,3 +337,4 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     limit_headers: Callable[[Allowance, int], Mapping[str, str]] | None = None
     documents: Mapping[Operation, Callable[[Any, Answer], bytes]] = {}
     bodies: Mapping[Operation, Callable[[bytes], Any]] = {}
+    keeps: Keeps | None = None

@@ -20,7 +20,7 @@ from rivermouth.ir.errors import ApiError
 from rivermouth.ir.request import EmbedRequest, Request
 from rivermouth.ir.tokens import estimate_prompt, estimate_tokens
 from rivermouth.providers.provider import NO_HEADERS, Upstream
-from rivermouth.routing.endpoint import Plan, Policy
+from rivermouth.routing.endpoint import Candidate, Plan, Policy
 from rivermouth.store.port import CallRecord, CallText
 
 
@@ -60,6 +60,14 @@ class Sink(Protocol):
         ...
 
 
+class Keeper(Protocol):
+    """Whoever keeps the answer of a call for its client."""
+
+    def heard(self, candidate: Candidate, request: Request) -> Request:
+        """That candidate is about to be asked: the request as it is put to it, saying whether the answer is kept."""
+        ...
+
+
 class NotRecorded(Exception):
     """The call's open row could not be written; `error` says so to the client."""
 
@@ -82,6 +90,7 @@ class Call:
     trace_context: the client's headers that name a trace, by lower-case name.
     keeps_text: the record may have what is said, where the operator wants that; a chat has its texts elsewhere.
     transcript: what is said, while that is so.
+    keeper: keeps the answer for its client, where it is one that is kept.
     """
 
     __slots__ = (
@@ -91,6 +100,7 @@ class Call:
         "committed",
         "dialect",
         "interrupt",
+        "keeper",
         "keeps_text",
         "ledger",
         "limits",
@@ -138,6 +148,7 @@ class Call:
         self.trace_context = trace_context
         self.keeps_text = keeps_text
         self.transcript: Transcript | None = None
+        self.keeper: Keeper | None = None
         self.allowance: Allowance | None = None
         self.reservation: Reservation | None = None
         self.interrupt = Interrupt()

@@ -241,6 +241,8 @@ class Engine:
         line = call.ledger.begin(endpoint, policy_id(candidate), call.prompt_tokens)
         if call.transcript is not None:
             line.tally = call.transcript.heard(candidate)
+        if call.keeper is not None and isinstance(call.request, Request):
+            call.request = call.keeper.heard(candidate, call.request)
         self._busy[endpoint.id] += 1
         self._health.begun(endpoint.id, asyncio.get_running_loop().time())
         try:

@@ -14,14 +14,16 @@ from urllib.parse import parse_qsl
 import msgspec
 import structlog
 
-from rivermouth.dialects.dialect import Answer, Dialect, Operation, Route
+from rivermouth.dialects.dialect import Dialect, Operation, Route
 from rivermouth.engine.call import Call, Sink
 from rivermouth.engine.engine import Engine
 from rivermouth.engine.interrupt import By
 from rivermouth.http.body import ClientLeft, Receive, read_body
 from rivermouth.http.disconnect import Watched
 from rivermouth.http.envelope import CODES
-from rivermouth.http.headers import JSON, Header, client_request_id, get, identity, trace_context
+from rivermouth.http.exchange import Exchange
+from rivermouth.http.headers import Header, client_request_id, get, identity, trace_context
+from rivermouth.http.kept import KeptRoutes
 from rivermouth.http.keys import ANYBODY, Caller, Keys
 from rivermouth.http.lifecycle import Lifecycle
 from rivermouth.http.models import Models
@@ -31,8 +33,9 @@ from rivermouth.http.routes import Match, NoRoute, Routes
 from rivermouth.http.sink import AsgiSink, Send
 from rivermouth.ir.errors import ApiError, Kind, WireError, invalid
 from rivermouth.ir.names import model_name
-from rivermouth.ir.request import EmbedRequest, Request, unkept
+from rivermouth.ir.request import EmbedRequest, Keeping, Request, unkept
 from rivermouth.ir.tokens import estimate_prompt
+from rivermouth.kept.service import Asked
 from rivermouth.routing.catalog import Catalog
 from rivermouth.routing.endpoint import Policy
 from rivermouth.store.port import CallRecord
@@ -43,51 +46,6 @@ log = structlog.get_logger()
 T = TypeVar("T")
 Run = Callable[[Call, Sink], Coroutine[Any, Any, None]]
 """The engine's way to the end of a call."""
-
-
-class Exchange:
-    """One request on its way: where it belongs, what it carries, and where its answer goes."""
-
-    __slots__ = (
-        "body",
-        "call_id",
-        "caller",
-        "client_id",
-        "connection",
-        "headers",
-        "match",
-        "now_ns",
-        "query",
-        "receive",
-        "sink",
-    )
-
-    def __init__(
-        self, match: Match, call_id: str, now_ns: int, headers: list[Header], query: bytes, connection: Connection
-    ) -> None:
-        self.match = match
-        self.query = query
-        self.call_id = call_id
-        self.now_ns = now_ns
-        self.headers = headers
-        self.connection = connection
-        self.receive = connection.receive
-        self.client_id = client_request_id(headers)
-        self.caller = ANYBODY
-        self.body = b""
-        self.sink: AsgiSink
-
-    def answer(self, model: str = "") -> Answer:
-        return Answer(
-            id=self.call_id,
-            model=model,
-            created_ns=self.now_ns,
-            surface=self.match.surface,
-            kind=self.match.route.kind,
-        )
-
-    async def json(self, body: bytes, status: int = 200) -> None:
-        await self.sink.answer(status, body, [JSON])
 
 
 class DataPlane:
@@ -110,6 +68,7 @@ class DataPlane:
         body_limit_bytes: int,
         body_limit_s: float,
         logging: Logging,
+        kept: KeptRoutes,
     ) -> None:
         self.routes = routes
         self._engine = engine
@@ -125,12 +84,14 @@ class DataPlane:
         self._body_limit_bytes = body_limit_bytes
         self._body_limit_s = body_limit_s
         self._logging = logging
+        self._kept = kept
         self._handlers: Mapping[Operation, Callable[[Exchange], Awaitable[None]]] = {
             Operation.GENERATE: self._generate,
             Operation.EMBED: self._embed,
             Operation.COUNT_TOKENS: self._count_tokens,
             Operation.MODELS: self._list,
             Operation.MODEL: self._model,
+            **kept.handlers,
         }
 
     async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
@@ -224,13 +185,34 @@ class DataPlane:
 
     async def _generate(self, exchange: Exchange) -> None:
         match = exchange.match
-        request = await _parsed(match, exchange.body)
-        request = unkept(_with_headers(request, match.dialect, exchange.headers))
+        request = _with_headers(await _parsed(match, exchange.body), match.dialect, exchange.headers)
+        if match.dialect.keeps is None:
+            request = unkept(request)
+        else:
+            asked = await self._kept.asked(exchange, request)
+            if asked.kept.store:
+                await self._keep(exchange, asked)
+                return
+            request = asked.request
         if not request.messages and Operation.GENERATE in match.dialect.documents:
             exchange.caller.check(request.model)
             await self._models.stand_by(match, request, exchange.answer(request.model), exchange.sink)
             return
         await self._run(exchange, self._call(exchange, request), self._engine.generate)
+
+    async def _keep(self, exchange: Exchange, asked: Asked) -> None:
+        """A call whose answer is kept: on this connection, or without one."""
+        call = self._call(exchange, asked.request)
+        if not asked.kept.background:
+            await self._run(exchange, call, self._kept.watched(exchange, asked, call))
+            return
+        longest_s = await self._kept.placed(call)
+        if longest_s is None:
+            call.request = msgspec.structs.replace(asked.request, kept=Keeping(store=False))
+            await self._run(exchange, call, self._engine.generate)
+            return
+        call.request = msgspec.structs.replace(asked.request, stream=True)
+        await self._kept.begin(exchange, asked, call, longest_s, stream=asked.request.stream)
 
     async def _embed(self, exchange: Exchange) -> None:
         match = exchange.match
@@ -269,7 +251,11 @@ class DataPlane:
         match = exchange.match
         if match.dialect.encode_count is None:
             raise TypeError(f"{match.dialect.name} routes count_tokens and cannot encode it")
-        request = unkept(await _parsed(match, exchange.body))
+        request = await _parsed(match, exchange.body)
+        if match.dialect.keeps is None:
+            request = unkept(request)
+        else:
+            request = (await self._kept.asked(exchange, request)).request
         exchange.caller.check(request.model)
         await self._catalog.plan(request.model)
         await exchange.json(match.dialect.encode_count(estimate_prompt(request)))

@@ -41,6 +41,10 @@ SCOPES: Final[Mapping[Operation, Scope]] = {
     Operation.PULL: "manage",
     Operation.COPY: "manage",
     Operation.DELETE: "manage",
+    Operation.KEPT: "generate",
+    Operation.KEPT_DELETE: "generate",
+    Operation.KEPT_CANCEL: "generate",
+    Operation.KEPT_INPUT: "generate",
 }
 """The scope that an operation needs."""
 

@@ -12,13 +12,15 @@ from rivermouth.dialects.dialect import ALWAYS, Dialect, Route, Surface
 from rivermouth.http.headers import Header, get
 
 REST: Final = "{model}"
+NAMED: Final = "{id}"
+"""The same for what is no model."""
 AT_THE_PORT: Final = frozenset({"anthropic", "ollama"})
 """Dialects whose SDKs append the whole of a path, and so need no prefix."""
 OPENAI: Final = "openai_chat"
 
 
 class Match(msgspec.Struct, frozen=True):
-    """A request's place: whose dialect, which surface, which route, and the model that the path names."""
+    """A request's place: whose dialect, which surface, which route, and the model (or `NAMED`) that the path names."""
 
     dialect: Dialect
     surface: Surface
@@ -88,11 +90,11 @@ class Routes:
     def _swallows(self, match: Match) -> bool:
         """True for a route that takes whatever follows, beside others that say what is to be done with the model: it
         fits what is none of these, as in "/models/x:explain", without being about it."""
-        before, found, after = (match.surface.prefix + match.route.path).partition(REST)
+        before, found, after = _path(match).partition(REST)
         return bool(found) and not after and any(b == before and a for b, a, _ in self._rest)
 
     def _add(self, match: Match) -> None:
-        path = match.surface.prefix + match.route.path
+        path = _path(match)
         if REST in path:
             before, _, after = path.partition(REST)
             self._rest.append((before, after, match))
@@ -122,6 +124,10 @@ class Routes:
         listed = [m for matches in self._exact.values() for m in matches] + [m for _, _, m in self._rest]
         near = (m for m in listed if m.dialect.name in owners and (path + "/").startswith(_home(m.surface) + "/"))
         return tuple(dict.fromkeys(f"{m.route.method} {m.surface.prefix}{m.route.path}" for m in near))
+
+
+def _path(match: Match) -> str:
+    return match.surface.prefix + match.route.path.replace(NAMED, REST)
 
 
 def _home(surface: Surface) -> str:

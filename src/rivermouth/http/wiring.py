@@ -25,6 +25,7 @@ from rivermouth.http.app import App, Front
 from rivermouth.http.chats import ChatStreams
 from rivermouth.http.dataplane import DataPlane
 from rivermouth.http.headers import Header
+from rivermouth.http.kept import KeptRoutes
 from rivermouth.http.keys import Caller, Keys
 from rivermouth.http.lifecycle import Lifecycle
 from rivermouth.http.models import Models
@@ -99,6 +100,7 @@ class Wiring:
             origins=config.http.allowed_origins,
             keyed=lambda: not keys.open,
         )
+        logging = Logging(self._services.logged, edition, config.http.base_path)
         data = DataPlane(
             routes=Routes(dialects.values()),
             engine=edition.engine,
@@ -113,7 +115,10 @@ class Wiring:
             pseudonym=self._services.pseudonyms.of,
             body_limit_bytes=config.http.body_limit_bytes,
             body_limit_s=BODY_LIMIT_S,
-            logging=Logging(self._services.logged, edition, config.http.base_path),
+            logging=logging,
+            kept=KeptRoutes(
+                self._services.kept, self._services.logged, logging, engine=edition.engine, catalog=edition.catalog
+            ),
         )
         proxies = Proxies(config.http.trusted_proxies, config.http.proxy_headers)
         persons = Persons(self._services.accounts, keys, private=self._private(config, proxies))

@@ -7,7 +7,7 @@ it was written: what the configuration says is true of all that is kept, not onl
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 import structlog
@@ -28,9 +28,19 @@ def keeping(config: Config, now_ns: int) -> Keeping:
         calls_since_ns=_since(records.retention, now_ns),
         texts_since_ns=_since(records.text_retention, now_ns),
         texts=records.text == "all",
+        answers=config.responses.store,
+        answers_since_ns=_since(config.responses.ttl, now_ns),
+        now_ns=now_ns,
+        answers_of_policies=_each_since({n: p.retention_max for n, p in config.policies.items()}, now_ns),
+        answers_of_endpoints=_each_since({n: e.retention for n, e in config.endpoints.items()}, now_ns),
         mute_policies=tuple(name for name, policy in config.policies.items() if not policy.records_text),
         mute_endpoints=tuple(name for name, endpoint in config.endpoints.items() if not endpoint.records_text),
     )
+
+
+def _each_since(times: Mapping[str, str | None], now_ns: int) -> dict[str, int]:
+    found = {name: _since(time, now_ns) for name, time in times.items()}
+    return {name: since_ns for name, since_ns in found.items() if since_ns is not None}
 
 
 def _since(time: str | None, now_ns: int) -> int | None:
@@ -68,8 +78,8 @@ class Janitor:
         except StoreError as error:
             log.warning("records.unpurged", reason=str(error))
             return Purged(0, 0)
-        if gone.calls or gone.texts:
-            log.info("records.purged", calls=gone.calls, texts=gone.texts)
+        if gone != Purged(0, 0):
+            log.info("records.purged", calls=gone.calls, texts=gone.texts, answers=gone.answers)
         return gone
 
     def wake(self) -> None:

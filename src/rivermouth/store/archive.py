@@ -10,7 +10,7 @@ short page, or an empty one, and the place to go on from.  So no page costs more
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from enum import StrEnum
 from typing import Final, Protocol
 
@@ -90,25 +90,34 @@ class Keeping(msgspec.Struct, frozen=True, kw_only=True):
     """What may still be there.  Times are Unix nanoseconds; None: however old.
 
     calls_since_ns, texts_since_ns: of calls that started then or later.  texts: any text may be.
-    mute_policies, mute_endpoints: of calls that these held for, or that went there, no text may be.
+    mute_policies, mute_endpoints: of calls that these held for, or that went there, no text may be, and no answer.
+    answers: answers may be kept that clients can ask for again.  answers_since_ns: of such that began then or later.
+    now_ns: those whose own time has come may not.
+    answers_of_policies, answers_of_endpoints: as answers_since_ns, for calls that these held for, or that went there.
     """
 
     calls_since_ns: int | None = None
     texts_since_ns: int | None = None
     texts: bool = True
+    answers: bool = True
+    answers_since_ns: int | None = None
+    now_ns: int | None = None
+    answers_of_policies: Mapping[str, int] = {}
+    answers_of_endpoints: Mapping[str, int] = {}
     mute_policies: Collection[str] = ()
     mute_endpoints: Collection[str] = ()
 
 
 class Purged(msgspec.Struct, frozen=True):
-    """How many records, and how many texts beside those, are gone."""
+    """How many records, and how many texts and kept answers beside those, are gone."""
 
     calls: int
     texts: int
+    answers: int = 0
 
 
 class Erased(msgspec.Struct, frozen=True):
-    """calls: from so many records what led to a person was taken out.  texts: so many texts are gone with it.
+    """calls: from so many records what led to a person was taken out.  texts, answers: so many are gone with it.
 
     running: so many have not ended, and are as they were: to be asked for again.
     """
@@ -116,6 +125,7 @@ class Erased(msgspec.Struct, frozen=True):
     calls: int
     texts: int
     running: int
+    answers: int = 0
 
 
 class CallArchive(Protocol):
@@ -148,7 +158,8 @@ class CallArchive(Protocol):
         ...
 
     def erase(self, where: CallFilter) -> Erased:
-        """Takes out of these calls what leads to a person: texts, messages, the client's ids, the key's name.
+        """Takes out of these calls what leads to a person: texts, kept answers, messages, the client's ids, the key's
+        name.
 
         What they cost and used stays, so sums are what they were.
         """

@@ -7,7 +7,7 @@ the database, so that is asked for at the end.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,6 +15,7 @@ import msgspec
 from sqlalchemy import (
     BigInteger,
     ColumnElement,
+    CompoundSelect,
     Connection,
     Engine,
     Select,
@@ -50,6 +51,7 @@ from rivermouth.store.archive import (
     Sums,
 )
 from rivermouth.store.database import open_database, open_reader, renamed
+from rivermouth.store.kept.tables import kept_answers
 from rivermouth.store.port import CallFilter, CallRecord, CallText, Status, StoreError
 from rivermouth.store.rows import ASKED, asked, conditions, has_policy, indexed, joined, plain, text_of
 from rivermouth.store.tables import attempts, calls, calls_text, facts
@@ -144,25 +146,28 @@ class SqliteCallArchive:
         return [_summed(plain(row), names) for row in rows]
 
     def purge(self, keeping: Keeping) -> Purged:
-        gone_calls = gone_texts = 0
+        gone_calls = gone_texts = gone_answers = 0
         if keeping.calls_since_ns is not None:
             old = and_(calls.c.started_ns < keeping.calls_since_ns, _ENDED)
             gone_calls = self._batches(lambda connection: _delete_calls(connection, old))
         if (unkept := _unkept(keeping)) is not None:
             gone_texts = self._batches(lambda connection: _delete_texts(connection, unkept))
-        if gone_calls or gone_texts:
+        if (unwanted := _unwanted(keeping)) is not None:
+            gone_answers = self._batches(lambda connection: _delete_answers(connection, unwanted))
+        if gone_calls or gone_texts or gone_answers:
             self._fold()
-        return Purged(gone_calls, gone_texts)
+        return Purged(gone_calls, gone_texts, gone_answers)
 
     def erase(self, where: CallFilter) -> Erased:
         mine = and_(true(), *conditions(where))
         todo = and_(mine, _ENDED, calls.c.erased == 0)
-        texts = 0
+        texts = answers = 0
 
         def some(connection: Connection) -> int:
-            nonlocal texts
+            nonlocal texts, answers
             ids = connection.execute(select(calls.c.id).where(todo).limit(BATCH_ROWS)).scalars().all()
             texts += connection.execute(delete(calls_text).where(calls_text.c.call_id.in_(ids))).rowcount
+            answers += connection.execute(delete(kept_answers).where(kept_answers.c.call_id.in_(ids))).rowcount
             connection.execute(update(attempts).values(message=None).where(attempts.c.call_id.in_(ids)))
             nobody = {
                 "message": None,
@@ -181,7 +186,7 @@ class SqliteCallArchive:
             raise renamed(error) from None
         if done:
             self._fold()
-        return Erased(done, texts, left)
+        return Erased(done, texts, left, answers)
 
     def fact(self, name: str, new: str) -> str:
         value = select(facts.c.value).where(facts.c.name == name)
@@ -281,6 +286,7 @@ def _summed(row: dict[str, Any], names: Sequence[str]) -> Sums:
 def _delete_calls(connection: Connection, old: ColumnElement[bool]) -> int:
     ids = connection.execute(select(calls.c.id).where(old).limit(BATCH_ROWS)).scalars().all()
     connection.execute(delete(calls_text).where(calls_text.c.call_id.in_(ids)))
+    connection.execute(delete(kept_answers).where(kept_answers.c.call_id.in_(ids)))
     connection.execute(delete(attempts).where(attempts.c.call_id.in_(ids)))
     return connection.execute(delete(calls).where(calls.c.id.in_(ids))).rowcount
 
@@ -290,6 +296,34 @@ def _delete_texts(connection: Connection, unkept: ColumnElement[bool]) -> int:
     return connection.execute(delete(calls_text).where(calls_text.c.call_id.in_(ids))).rowcount
 
 
+def _delete_answers(connection: Connection, unwanted: ColumnElement[bool]) -> int:
+    """Those of calls that run are left: they are deleted when these have ended."""
+    here = select(kept_answers.c.seq).where(kept_answers.c.ended_ns.is_not(None), unwanted).limit(BATCH_ROWS)
+    rows = connection.execute(here).scalars().all()
+    return connection.execute(delete(kept_answers).where(kept_answers.c.seq.in_(rows))).rowcount
+
+
+def _unwanted(keeping: Keeping) -> ColumnElement[bool] | None:
+    """The kept answers that may not be there; None where all may."""
+    if not keeping.answers:
+        return true()
+    found: list[ColumnElement[bool]] = []
+    if keeping.now_ns is not None:
+        found.append(kept_answers.c.expires_ns <= keeping.now_ns)
+    if keeping.answers_since_ns is not None:
+        found.append(kept_answers.c.created_ns < keeping.answers_since_ns)
+    if (mute := _mute(keeping.mute_policies, keeping.mute_endpoints)) is not None:
+        found.append(kept_answers.c.call_id.in_(mute))
+    mine = [
+        *(((name,), (), since_ns) for name, since_ns in keeping.answers_of_policies.items()),
+        *(((), (name,), since_ns) for name, since_ns in keeping.answers_of_endpoints.items()),
+    ]
+    for policies, endpoints, since_ns in mine:
+        if (of_calls := _mute(policies, endpoints)) is not None:
+            found.append(and_(kept_answers.c.created_ns < since_ns, kept_answers.c.call_id.in_(of_calls)))
+    return or_(*found) if found else None
+
+
 def _unkept(keeping: Keeping) -> ColumnElement[bool] | None:
     """The texts that may not be there; None where all may."""
     if not keeping.texts:
@@ -297,11 +331,17 @@ def _unkept(keeping: Keeping) -> ColumnElement[bool] | None:
     found: list[ColumnElement[bool]] = []
     if keeping.texts_since_ns is not None:
         found.append(calls_text.c.started_ns < keeping.texts_since_ns)
-    mute = [has_policy(name) for name in keeping.mute_policies]
-    if keeping.mute_endpoints:
-        mute.append(calls.c.endpoint_id.in_(keeping.mute_endpoints))
-        went = select(attempts.c.call_id).where(attempts.c.endpoint_id.in_(keeping.mute_endpoints))
-        found.append(calls_text.c.call_id.in_(went))
-    if mute:
-        found.append(calls_text.c.call_id.in_(select(calls.c.id).where(or_(false(), *mute))))
+    if (mute := _mute(keeping.mute_policies, keeping.mute_endpoints)) is not None:
+        found.append(calls_text.c.call_id.in_(mute))
     return or_(*found) if found else None
+
+
+def _mute(policies: Collection[str], endpoints: Collection[str]) -> Select[Any] | CompoundSelect[Any] | None:
+    """The calls that one of these held for, or that went to one of these; None where there are none."""
+    if not policies and not endpoints:
+        return None
+    held = [has_policy(name) for name in policies]
+    of_calls = select(calls.c.id).where(or_(false(), *held, calls.c.endpoint_id.in_(endpoints)))
+    if not endpoints:
+        return of_calls
+    return of_calls.union(select(attempts.c.call_id).where(attempts.c.endpoint_id.in_(endpoints)))

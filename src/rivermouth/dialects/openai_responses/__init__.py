@@ -3,7 +3,8 @@
 Spec: https://platform.openai.com/docs/api-reference/responses, checked 2026-11, and the vendor's own SDKs.
 
 To be read in this order: shapes, tables, tools; parse with talk, build with outgoing; decoder with reading; encoder
-with items, frames and response; relay, reply, usage, failures; opaque, pictures.
+with items, frames and response; relay, reply, usage, failures; opaque, pictures; keeping, with kept_items, lifecycle
+and replay.
 
     stream := created, in_progress, item*, completed | incomplete | failed     (all with `response.` before them)
     item   := output_item.added, what is in it, output_item.done               (see `items`)
@@ -36,6 +37,7 @@ from rivermouth.dialects.openai_responses.build import build_request
 from rivermouth.dialects.openai_responses.decoder import Decoder
 from rivermouth.dialects.openai_responses.encoder import Encoder
 from rivermouth.dialects.openai_responses.failures import encode_error
+from rivermouth.dialects.openai_responses.keeping import KEEPS
 from rivermouth.dialects.openai_responses.parse import parse_request
 from rivermouth.dialects.openai_responses.relay import Relay, relay_reply
 from rivermouth.dialects.openai_responses.reply import encode_reply, parse_reply
@@ -66,6 +68,10 @@ DIALECT: Final = Dialect(
     routes=(
         Route(method="POST", path=PATH, operation=Operation.GENERATE, kind="responses", streams=True),
         Route(method="POST", path=COUNT_PATH, operation=Operation.COUNT_TOKENS, kind="count"),
+        Route(method="GET", path=f"{PATH}/{{id}}", operation=Operation.KEPT, streams=True),
+        Route(method="DELETE", path=f"{PATH}/{{id}}", operation=Operation.KEPT_DELETE),
+        Route(method="POST", path=f"{PATH}/{{id}}/cancel", operation=Operation.KEPT_CANCEL),
+        Route(method="GET", path=f"{PATH}/{{id}}/input_items", operation=Operation.KEPT_INPUT),
     ),
     keys=(Key(header="authorization", scheme="Bearer"), Key(header="x-api-key")),
     keep_alive=sse.KEEP_ALIVE,
@@ -85,4 +91,5 @@ DIALECT: Final = Dialect(
     parse_models=parse_models,
     encode_count=encode_count,
     limit_headers=limit_headers,
+    keeps=KEEPS,
 )

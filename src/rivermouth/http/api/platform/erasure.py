@@ -1,8 +1,8 @@
 """What led to a person, taken out of the records.
 
-Gone are texts, error messages, the client's own ids, the pseudonym of the end user, the key's name.  What is left of a
-call is what was used, when, and what it cost, so that every sum is what it was.  Calls that still run are not touched;
-the answer counts them, and whoever asks again later finds them ended.
+Gone are texts, kept answers, error messages, the client's own ids, the pseudonym of the end user, the key's name.  What
+is left of a call is what was used, when, and what it cost, so that every sum is what it was.  Calls that still run are
+not touched; the answer counts them, and whoever asks again later finds them ended.
 """
 
 from __future__ import annotations
@@ -22,10 +22,13 @@ from rivermouth.store.port import CallFilter
 
 
 class ErasedDocument(msgspec.Struct, frozen=True):
-    """calls: so many records lead nowhere now.  texts: so many texts are gone.  running: so many were left alone."""
+    """calls: so many records lead nowhere now.  texts, answers: so many texts and kept answers are gone.  running: so
+    many were left alone.
+    """
 
     calls: int
     texts: int
+    answers: int
     running: int
 
 
@@ -38,9 +41,11 @@ class Erasure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def routes(desk: Desk) -> list[HTTPRouteHandler]:
     async def erased(request: Asked, action: str, wheres: list[CallFilter]) -> ErasedDocument:
         gone = [await asyncio.to_thread(desk.archive.erase, where) for where in wheres]
-        told = ErasedDocument(sum(e.calls for e in gone), sum(e.texts for e in gone), sum(e.running for e in gone))
+        told = ErasedDocument(
+            *(sum(getattr(e, name) for e in gone) for name in ("calls", "texts", "answers", "running"))
+        )
         # Not whose data it was: the log of changes is kept, and would be the last place that knows.
-        after = {"calls": told.calls, "texts": told.texts}
+        after = {"calls": told.calls, "texts": told.texts, "answers": told.answers}
         await desk.platform.note(action, visitor(request).who, target="records", name="records", after=after)
         return told
 

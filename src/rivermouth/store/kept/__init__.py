@@ -1,0 +1,1 @@
+"""Answers that clients may ask for again: port, tables, adapter."""
