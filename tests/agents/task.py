@@ -87,9 +87,13 @@ def step(seen: Seen) -> int:
     return len({command for result in seen.results if (command := command_of(result.arguments)) is not None})
 
 
-def strays(seen: Seen) -> int:
-    """How many calls were run that the model never made, or never finished."""
-    return sum(command_of(result.arguments) is None for result in seen.results)
+def strays(seen: Seen, not_run: str = "") -> int:
+    """How many calls were run that the model never made, or never finished.
+
+    not_run: how the agent says of such a call that it did not run it.
+    """
+    found = [result.text for result in seen.results if command_of(result.arguments) is None]
+    return sum(not not_run or not_run not in text for text in found)
 
 
 def command_of(arguments: str) -> str | None:
