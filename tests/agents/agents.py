@@ -71,7 +71,8 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
 
     package: whose version is its own.  dialect: of the server's, that it speaks.  asides: how many requests it makes
     beside its task, a title for one.  broken_call: where it does otherwise when a call breaks off.  not_run: how it
-    answers such a call in its model's conversation, if it does; it has not run it then.
+    answers such a call in its model's conversation, if it does; it has not run it then.  leaves: what it asks outside
+    whatever it is told, and is refused.
     """
 
     name: str
@@ -83,6 +84,7 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
     broken_call: Way | None = None
     not_run: str = ""
     asides: int = 0
+    leaves: frozenset[str] = frozenset()
 
     def way(self, tag: Tag) -> Way:
         """What it makes of an answer that breaks off in a piece that carries this."""
@@ -140,6 +142,10 @@ check_for_update_on_startup = false
 [analytics]
 enabled = false
 
+[features]
+apps = false
+plugins = false
+
 [model_providers.rivermouth]
 name = "Rivermouth"
 base_url = "{place.url}/v1"
@@ -191,6 +197,36 @@ def _hear_opencode(lines: Iterator[dict[str, Any]]) -> Iterator[tuple[str, str]]
             yield "text", line["part"]["text"]
         elif line["type"] == "error":
             yield "error", json.dumps(line["error"])
+
+
+# -- Cline, by its command line: the editors' extension has the same settings
+
+
+def _cline(place: Place) -> Launch:
+    program = MODULES / f"@cline/cli-{PLATFORM}" / "bin" / "cline"
+    settings = {
+        "provider": "openai-compatible",
+        "apiKey": KEY,
+        "model": place.model,
+        "baseUrl": f"{place.url}/v1",
+    }
+    known = {"openai-compatible": {"settings": settings, "updatedAt": "2026-01-01T00:00:00Z", "tokenSource": "manual"}}
+    providers = {"version": 1, "lastUsedProvider": "openai-compatible", "modes": {}, "providers": known}
+    folder = place.home / ".cline" / "data" / "settings"
+    files = {
+        folder / "providers.json": json.dumps(providers),
+        folder / "global-settings.json": json.dumps({"telemetryOptOut": True, "autoUpdateEnabled": False}),
+    }
+    return Launch((program, "--json", PROMPT), {}, files)
+
+
+def _hear_cline(lines: Iterator[dict[str, Any]]) -> Iterator[tuple[str, str]]:
+    for line in lines:
+        event = line.get("event") or {}
+        if event.get("type") == "content_end" and event["contentType"] == "text":
+            yield "text", event["text"]
+        elif line["type"] == "run_result" and line["finishReason"] != "completed":
+            yield "error", json.dumps(line)
 
 
 # -- the AI SDK
@@ -246,6 +282,15 @@ AGENTS: Final = (
         broken=Way.BESIDE,
         not_run="Tool execution aborted",
         asides=1,
+    ),
+    Agent(
+        name="Cline",
+        package="@cline/cli-linux-x64",
+        dialect="openai_chat",
+        launch=_cline,
+        hear=_hear_cline,
+        broken=Way.TOLD,
+        leaves=frozenset({"data.cline.bot:443"}),
     ),
     Agent(
         name="AI SDK",

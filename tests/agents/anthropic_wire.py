@@ -42,8 +42,8 @@ def read(body: dict[str, Any]) -> Seen:
 
 def _unfinished(turns: list[tuple[Any, list[Block]]]) -> str:
     plain = [turn for turn in turns if turn[0] != "system"]
-    roles = [role for role, _ in plain]
-    last = plain[-2][1] if roles[-2:] == ["assistant", "user"] else []
+    said = plain[:-1] if plain[-1:] and plain[-1][0] == "user" else plain
+    last = said[-1][1] if said and said[-1][0] == "assistant" else []
     return "" if any(block["type"] == "tool_use" for block in last) else _text(last)
 
 

@@ -65,7 +65,7 @@ def faults_of(agent: Agent, case: Case, seen: Outcome) -> list[str]:
     )
     want("attempts in the records", len(seen.posts), seen.attempts)
     want("calls recorded as failed", int(case.told), seen.failed)
-    want("what left the machine", (), seen.outside)
+    want("what left the machine", [], [address for address in seen.outside if address not in agent.leaves])
     want("requests of nobody", (), seen.unlocated)
     return found
 

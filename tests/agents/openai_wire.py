@@ -41,8 +41,8 @@ def read(body: dict[str, Any]) -> Seen:
 
 
 def _unfinished(messages: list[dict[str, Any]]) -> str:
-    roles = [each.get("role") for each in messages]
-    last = messages[-2] if roles[-2:] == ["assistant", "user"] else {}
+    said = messages[:-1] if messages[-1:] and messages[-1].get("role") == "user" else messages
+    last = said[-1] if said and said[-1].get("role") == "assistant" else {}
     return "" if last.get("tool_calls") else _text(last)
 
 
