@@ -1,6 +1,6 @@
 # Two commands matter: `make demo` shows it working, `make test` proves it.  Both need only make and a Python 3.11+.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check web bench docs goldens fault lock clean
+.PHONY: help setup demo test agents check web bench docs goldens fault lock clean
 
 BIN := .venv/bin
 ARGS ?=
@@ -22,6 +22,9 @@ test: setup ## the whole suite; fails when a promise has no passing test (ARGS="
 	@$(BIN)/python -m tests.web.chromium || test -n "$(ARGS)"
 	@$(BIN)/python -m tests.sdk.node
 	$(BIN)/python -m pytest -n auto --maxprocesses=4 --dist worksteal -o promises_strict=true $(ARGS)
+
+agents: setup ## coding agents do a task through the server; writes docs/agents-results.md (ARGS="--agent Codex" for a part)
+	$(BIN)/python -m tests.agents $(ARGS)
 
 check: setup ## format, lint, types and import directions
 	$(BIN)/ruff format --check .
@@ -60,5 +63,5 @@ LOCK := --quiet --universal --python-version 3.11 --generate-hashes --no-emit-in
 	--custom-compile-command "make lock"
 
 clean: ## remove .venv and what tools left behind
-	rm -rf .venv build dist artefacts web/node_modules tests/sdk/js/node_modules src/rivermouth/http/site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv build dist artefacts web/node_modules tests/sdk/js/node_modules tests/agents/node_modules src/rivermouth/http/site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	$(MAKE) -C benchmarks clean

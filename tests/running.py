@@ -30,9 +30,9 @@ class Running:
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
-    def wait_ready(self) -> None:
+    def wait_ready(self, limit_s: float = START_S) -> None:
         """Returns when it takes connections; raises with its log when it did not start."""
-        if not self._answers.wait(START_S) or not self.port:
+        if not self._answers.wait(limit_s) or not self.port:
             self.process.kill()
             self.process.wait()
             raise RuntimeError("the server did not start:\n" + "".join(self.log))
@@ -81,6 +81,7 @@ def running(
     env: dict[str, str] | None = None,
     module: str = "rivermouth",
     program: Path | None = None,
+    start_s: float = START_S,
 ) -> Iterator[Running]:
     """`rivermouth serve` with this configuration; its data is in `folder`/data, also that of a server before.
 
@@ -111,7 +112,7 @@ def running(
     )
     server = Running(process, data)
     try:
-        server.wait_ready()
+        server.wait_ready(start_s)
         yield server
     finally:
         server.stop()

@@ -42,8 +42,8 @@ def read(body: dict[str, Any]) -> Seen:
 
 def _unfinished(turns: list[tuple[Any, list[Block]]]) -> str:
     plain = [turn for turn in turns if turn[0] != "system"]
-    roles = [role for role, _ in plain]
-    last = plain[-2][1] if roles[-2:] == ["assistant", "user"] else []
+    said = plain[:-1] if plain[-1:] and plain[-1][0] == "user" else plain
+    last = said[-1][1] if said and said[-1][0] == "assistant" else []
     return "" if any(block["type"] == "tool_use" for block in last) else _text(last)
 
 
@@ -115,7 +115,11 @@ def _parts(move: Move, number: int) -> Iterator[tuple[Tag, Block, list[dict[str,
         )
     if move.call is not None:
         arguments = pieces_of(json.dumps(move.call.arguments))
-        yield Tag.CALL, _use(move, number, {}), [{"type": "input_json_delta", "partial_json": text} for text in arguments]
+        yield (
+            Tag.CALL,
+            _use(move, number, {}),
+            [{"type": "input_json_delta", "partial_json": text} for text in arguments],
+        )
 
 
 def document(move: Move, model: str, number: int) -> bytes:

@@ -33,34 +33,52 @@ class Fault(msgspec.Struct, frozen=True):
     step: int = 0
 
 
+class Rescue(StrEnum):
+    """What the server may do about an answer that has not begun: ask again, ask a second endpoint, or say so at once.
+
+    What stalled had its time, so the same endpoint is not asked again.
+    """
+
+    RETRY = "retry"
+    SPARE = "spare"
+    NONE = "none"
+
+
 class Case(msgspec.Struct, frozen=True):
-    """rescued: the server asks again by itself, and the agent sees nothing of it; else the server is told not to, and
-    the agent has to."""
+    """A fault, and what the server is configured to do about it."""
 
     name: str
     fault: Fault
-    rescued: bool
+    rescue: Rescue
     words: str
+
+    @property
+    def breaks(self) -> bool:
+        """The fault comes behind the beginning of an answer, where no server can ask again."""
+        return self.fault.kind in (Kind.CUT, Kind.STALL) and self.fault.tag is not Tag.OPEN
+
+    @property
+    def told(self) -> bool:
+        """The agent learns of the fault."""
+        return self.breaks or (self.fault.kind is not Kind.NONE and self.rescue is Rescue.NONE)
 
 
 LAST: Final = len(COMMANDS)
 RETRY_AFTER_S: Final = 1
 
 CASES: Final = (
-    Case("plain", Fault(Kind.NONE), True, "nothing goes wrong"),
-    Case("overloaded", Fault(Kind.OVERLOADED), True, "one 529 or 503, which the server rides out"),
-    Case("stall", Fault(Kind.STALL), True, "one stream that stalls before its content, which the server gives up"),
-    Case("overloaded, told", Fault(Kind.OVERLOADED), False, "one 529 or 503, which the agent is told"),
-    Case("limited, told", Fault(Kind.LIMITED), False, "one 429 with Retry-After, which the agent is told"),
-    Case("stall, told", Fault(Kind.STALL), False, "one stall before content, which the agent is told as 504"),
-    Case("cut in a thought", Fault(Kind.CUT, Tag.THOUGHTS, 2), True, "the connection breaks in the first thought"),
-    Case("cut in a text", Fault(Kind.CUT, Tag.TEXT, 2), True, "the connection breaks in the first text"),
-    Case("cut in a call", Fault(Kind.CUT, Tag.CALL, 3), True, "the connection breaks in the arguments of a call"),
-    Case("stall in a text", Fault(Kind.STALL, Tag.TEXT, 2), True, "silence in the first text"),
-    Case("cut in the last text", Fault(Kind.CUT, Tag.TEXT, 2, LAST), True, "the connection breaks in the last text"),
+    Case("plain", Fault(Kind.NONE), Rescue.RETRY, "nothing goes wrong"),
+    Case("overloaded", Fault(Kind.OVERLOADED), Rescue.RETRY, "a 529 or 503; the server asks again"),
+    Case("stall", Fault(Kind.STALL), Rescue.SPARE, "a stall before content; the server asks its second endpoint"),
+    Case("overloaded, told", Fault(Kind.OVERLOADED), Rescue.NONE, "a 529 or 503; the agent is told"),
+    Case("limited, told", Fault(Kind.LIMITED), Rescue.NONE, "a 429 with Retry-After; the agent is told"),
+    Case("stall, told", Fault(Kind.STALL), Rescue.NONE, "a stall before content; the agent is told (504)"),
+    Case("cut in a thought", Fault(Kind.CUT, Tag.THOUGHTS, 2), Rescue.RETRY, "a cut in the first thought"),
+    Case("cut in a text", Fault(Kind.CUT, Tag.TEXT, 2), Rescue.RETRY, "a cut in the first text"),
+    Case("cut in a call", Fault(Kind.CUT, Tag.CALL, 3), Rescue.RETRY, "a cut in the arguments of a call"),
+    Case("stall in a text", Fault(Kind.STALL, Tag.TEXT, 2), Rescue.RETRY, "silence in the first text"),
+    Case("cut in the last text", Fault(Kind.CUT, Tag.TEXT, 2, LAST), Rescue.RETRY, "a cut in the last text"),
 )
-
-BY_NAME: Final = {case.name: case for case in CASES}
 
 
 def posts_wanted(case: Case) -> int:

@@ -1,4 +1,4 @@
-"""An upstream's side of OpenAI's chat completions: as much of it as a coding agent needs, and as strict as the vendor."""
+"""An upstream's side of OpenAI's chat completions: as much as a coding agent needs, and as strict as the vendor."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ from tests.agents.task import Move, Result, Seen
 
 PATH: Final = "/v1/chat/completions"
 FIELDS: Final = frozenset(
-    "model messages stream stream_options tools tool_choice parallel_tool_calls max_tokens max_completion_tokens "
-    "temperature top_p frequency_penalty presence_penalty seed stop n response_format reasoning_effort verbosity store "
-    "metadata user safety_identifier prompt_cache_key prompt_cache_retention service_tier logprobs top_logprobs "
-    "logit_bias".split()
+    {
+        *("model", "messages", "stream", "stream_options", "tools", "tool_choice", "parallel_tool_calls", "n", "stop"),
+        *("max_tokens", "max_completion_tokens", "temperature", "top_p", "frequency_penalty", "presence_penalty"),
+        *("seed", "response_format", "reasoning_effort", "verbosity", "store", "metadata", "user", "service_tier"),
+        *("safety_identifier", "prompt_cache_key", "prompt_cache_retention", "logprobs", "top_logprobs", "logit_bias"),
+    }
 )
 ROLES: Final = frozenset({"system", "developer", "user", "assistant", "tool"})
 STATUSES: Final = {429: ("rate_limit_error", "rate_limit_exceeded"), 503: ("server_error", "server_is_overloaded")}
@@ -39,8 +41,8 @@ def read(body: dict[str, Any]) -> Seen:
 
 
 def _unfinished(messages: list[dict[str, Any]]) -> str:
-    roles = [each.get("role") for each in messages]
-    last = messages[-2] if roles[-2:] == ["assistant", "user"] else {}
+    said = messages[:-1] if messages[-1:] and messages[-1].get("role") == "user" else messages
+    last = said[-1] if said and said[-1].get("role") == "assistant" else {}
     return "" if last.get("tool_calls") else _text(last)
 
 

@@ -13,6 +13,7 @@ the task and gets a few words.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -25,12 +26,13 @@ COMMANDS: Final = (f"cp {WORD_FILE} {COPY_FILE}", f"cat {COPY_FILE}")
 THOUGHTS: Final = "The file has to be copied before it can be read."
 WORKS: Final = "First I copy the file."
 ASIDE: Final = "Copy a file"
-WORD_BEGINS: Final = "rivermouth-"
+WORD: Final = re.compile(r"rivermouth-[a-z0-9-]+")
 
 SHELLS: Final[Mapping[str, Callable[[str], dict[str, Any]]]] = {
     "Bash": lambda command: {"command": command, "description": "Work on the copy"},
     "bash": lambda command: {"command": command, "description": "Work on the copy"},
     "exec_command": lambda command: {"cmd": command},
+    "run_commands": lambda command: {"commands": [command]},
 }
 """The tool by which each agent runs a command, and its arguments."""
 
@@ -45,8 +47,8 @@ class Result(msgspec.Struct, frozen=True):
 class Seen(msgspec.Struct, frozen=True):
     """What an upstream can see of a conversation, whatever its dialect.
 
-    asked: all that the user wrote.  said: the text of each turn of the assistant's.  unfinished: the text of a last
-    turn that called nothing, where the user has written since.  problems: what a strict vendor would refuse.
+    asked: all that the user wrote.  said: the text of each turn of the assistant's.  unfinished: that of its last turn,
+    if it called nothing and has brought no result.  problems: what a strict vendor would refuse.
     """
 
     tools: frozenset[str] = frozenset()
@@ -87,18 +89,22 @@ def step(seen: Seen) -> int:
     return len({command for result in seen.results if (command := command_of(result.arguments)) is not None})
 
 
-def strays(seen: Seen) -> int:
-    """How many calls were run that the model never made, or never finished."""
-    return sum(command_of(result.arguments) is None for result in seen.results)
+def strays(seen: Seen, not_run: str = "") -> int:
+    """How many calls were run that the model never made, or never finished.
+
+    not_run: how the agent says of such a call that it did not run it.
+    """
+    found = [result.text for result in seen.results if command_of(result.arguments) is None]
+    return sum(not not_run or not_run not in text for text in found)
 
 
 def command_of(arguments: str) -> str | None:
     """The command of the task that such a call runs."""
     try:
-        values = json.loads(arguments).values()
+        values = list(json.loads(arguments).values())
     except (ValueError, AttributeError):
         return None
-    return next((command for command in COMMANDS if command in values), None)
+    return next((command for command in COMMANDS if command in values or [command] in values), None)
 
 
 def next_move(seen: Seen) -> Move:
@@ -121,6 +127,6 @@ def _moves(seen: Seen) -> Move:
 
 
 def word_in(result: str) -> str:
-    """The word that a shell printed; agents put lines of their own around it."""
-    found = [line.strip() for line in result.splitlines() if line.strip().startswith(WORD_BEGINS)]
-    return found[0] if len(found) == 1 else f"unknown ({result!r})"
+    """The word that a shell printed; agents put words of their own around it."""
+    found = set(WORD.findall(result))
+    return found.pop() if len(found) == 1 else f"unknown ({result!r})"

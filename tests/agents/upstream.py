@@ -1,13 +1,14 @@
 """A fake upstream that plays the task in one dialect, with the faults of a case.
 
-It keeps nothing of a conversation: what it answers follows from the request.  What it keeps is what it was asked, run by
-run; the model's name says which run a request belongs to.
+It keeps nothing of a conversation: what it answers follows from the request.  What it keeps is what it was asked, run
+by run; the model's name says which run a request belongs to.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
@@ -106,10 +107,8 @@ class TaskUpstream:
         await self._fake.__aexit__(*why)
 
     async def _answer(self, asked: Asked) -> None:
-        try:
+        with suppress(ConnectionError):  # whoever asked has gone
             await self._play(asked)
-        except ConnectionError:
-            pass  # whoever asked has gone
 
     async def _play(self, asked: Asked) -> None:
         body = json.loads(asked.body) if asked.method == "POST" else {}

@@ -19,8 +19,6 @@ from typing import Any, Final
 import hatch_build
 
 HERE: Final = Path(__file__).with_name("js")
-MODULES: Final = HERE / "node_modules"
-STAMP: Final = MODULES / ".installed"
 INSTALL_S: Final = 300.0
 IN_A_TEST_S: Final = 50.0
 SCRIPT_S: Final = 60.0
@@ -34,21 +32,29 @@ class NoPackages(Exception):
 
 def install(limit_s: float = INSTALL_S) -> None:
     """The packages of the lock, unless they are the ones that are there.  Raises `NoPackages`."""
-    wanted = hashlib.sha256((HERE / "package-lock.json").read_bytes()).hexdigest()
-    with (HERE / "package.json").open("rb") as one_at_a_time:
+    bring(
+        HERE,
+        limit_s,
+        "npm could not bring the packages of tests/sdk/js, so the JavaScript SDKs cannot be tested; with a way to the "
+        "registry: .venv/bin/python -m tests.sdk.node",
+    )
+
+
+def bring(place: Path, limit_s: float, otherwise: str) -> None:
+    """The packages that the lock in this folder names.  Raises `NoPackages` with that sentence, and why."""
+    wanted = hashlib.sha256((place / "package-lock.json").read_bytes()).hexdigest()
+    stamp = place / "node_modules" / ".installed"
+    with (place / "package.json").open("rb") as one_at_a_time:
         fcntl.flock(one_at_a_time, fcntl.LOCK_EX)
-        if STAMP.is_file() and STAMP.read_text(encoding="ascii") == wanted:
+        if stamp.is_file() and stamp.read_text(encoding="ascii") == wanted:
             return
-        failure = _fetch(limit_s)
+        failure = _fetch(place, limit_s)
         if failure is not None:
-            raise NoPackages(
-                "npm could not bring the packages of tests/sdk/js, so the JavaScript SDKs cannot be tested; with a way "
-                f"to the registry: .venv/bin/python -m tests.sdk.node  ({failure})"
-            )
-        STAMP.write_text(wanted, encoding="ascii")
+            raise NoPackages(f"{otherwise}  ({failure})")
+        stamp.write_text(wanted, encoding="ascii")
 
 
-def _fetch(limit_s: float) -> str | None:
+def _fetch(place: Path, limit_s: float) -> str | None:
     """npm does it; what it said where it could not."""
     node = hatch_build.of_wheel()
     if node is None:
@@ -58,7 +64,7 @@ def _fetch(limit_s: float) -> str | None:
     try:
         done = subprocess.run(
             command,
-            cwd=HERE,
+            cwd=place,
             env={**ENVIRONMENT, "PATH": path},
             capture_output=True,
             text=True,

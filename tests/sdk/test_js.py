@@ -200,7 +200,6 @@ def test_without_a_registry_one_sentence_says_what_to_do(tmp_path: Path, monkeyp
         (tmp_path / name).write_bytes((node.HERE / name).read_bytes())
     nowhere = {"npm_config_registry": "http://127.0.0.1:1/", "npm_config_cache": str(tmp_path / "cache")}
     monkeypatch.setattr(node, "HERE", tmp_path)
-    monkeypatch.setattr(node, "STAMP", tmp_path / "node_modules" / ".installed")
     monkeypatch.setattr(node, "ENVIRONMENT", {**node.ENVIRONMENT, **nowhere, "npm_config_fetch_retries": "0"})
     with pytest.raises(
         node.NoPackages, match=r"^npm could not bring .*/python -m tests\.sdk\.node  \(.*ECONNREFUSED\)$"
@@ -214,9 +213,7 @@ def test_a_registry_that_does_not_answer_is_not_waited_for(tmp_path: Path, monke
     with socket.create_server(("127.0.0.1", 0)) as silent:
         silence = {"npm_config_registry": f"http://127.0.0.1:{silent.getsockname()[1]}/"}
         monkeypatch.setattr(node, "HERE", tmp_path)
-        monkeypatch.setattr(node, "STAMP", tmp_path / "node_modules" / ".installed")
-        monkeypatch.setattr(
-            node, "ENVIRONMENT", {**node.ENVIRONMENT, **silence, "npm_config_cache": str(tmp_path / "cache")}
-        )
+        cache = {"npm_config_cache": str(tmp_path / "cache")}
+        monkeypatch.setattr(node, "ENVIRONMENT", {**node.ENVIRONMENT, **silence, **cache})
         with pytest.raises(node.NoPackages, match=r"\(it did not end within 0\.5 s\)$"):
             node.install(0.5)
