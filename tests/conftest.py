@@ -8,6 +8,7 @@ cannot see is a loop that brings its own sockets (uvloop) and child processes; a
 
 from __future__ import annotations
 
+import gc
 import ipaddress
 import os
 import signal
@@ -18,20 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
 
-pytest_plugins = ["tests.promises"]
-
-settings.register_profile(
-    "steady",
-    derandomize=True,
-    deadline=None,
-    max_examples=60,
-    database=None,
-    suppress_health_check=[HealthCheck.too_slow],
-)
-settings.register_profile("thorough", deadline=None, max_examples=2_000, print_blob=True)
-settings.load_profile(os.environ.get("RIVERMOUTH_HYPOTHESIS", "steady"))
+pytest_plugins = ["tests.promises", "tests.thorough"]
 
 FOREIGN_VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR")
 FOREIGN_PREFIXES = (
@@ -88,6 +77,18 @@ def pytest_configure(config: pytest.Config) -> None:
         # A job that a shell put in the background ignores Ctrl-C, and so would every program that a test starts.
         signal.signal(signal.SIGINT, signal.default_int_handler)
     config.addinivalue_line("markers", "network: the test may leave the machine")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """What is collected stays to the end, a million objects of it: the garbage collector need not look at them each
+    time that it looks at what a test left."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+        gc.freeze()
 
 
 @pytest.fixture(autouse=True)

@@ -18,7 +18,6 @@ from tests.chat.lab import chat_lab
 from tests.engine.jumping import jump
 from tests.promises import ROOT
 
-THOROUGH = bool(os.environ.get("RIVERMOUTH_THOROUGH"))
 QUICK = {
     "in submit",
     "after submit",
@@ -37,7 +36,7 @@ QUICK = {
 
 
 @pytest.mark.promise(104, 124)
-@pytest.mark.parametrize("point", [p for p in POINTS if THOROUGH or p in QUICK])
+@pytest.mark.parametrize("point", [p if p in QUICK else pytest.param(p, marks=pytest.mark.thorough) for p in POINTS])
 def test_whatever_was_going_on_when_the_process_was_killed(tmp_path: Path, point: str):
     paths = os.pathsep.join(sys.path)
     died = subprocess.run(

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import logging
 import threading
 import time
@@ -239,7 +238,6 @@ def lab(
 
     failed: list[BaseException] = []
     thread = threading.Thread(target=_run, args=(serve, started, failed), name="lab", daemon=True)
-    before = gc.get_threshold()
     try:
         with listening_to_logs(crashes=crashes) as log:
             thread.start()
@@ -258,8 +256,6 @@ def lab(
             assert not failed, failed
     finally:
         close(sockets)
-        gc.set_threshold(*before)  # `settle` is for a process that does nothing but serve
-        gc.unfreeze()
 
 
 def _run(serve: Callable[[], Coroutine[Any, Any, None]], started: Future[Inside], failed: list[BaseException]) -> None:

@@ -76,9 +76,15 @@ class Server(uvicorn.Server):
         self._hurry = asyncio.Event()
         self._drain: asyncio.Task[None] | None = None
 
+    def settle(self) -> None:
+        """What lives now lives for ever, so the collector need not look at it again: only for a process that does
+        nothing but serve."""
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(GC_THRESHOLD, 20, 20)
+
     async def run_on(self, sockets: list[socket.socket], ready: Callable[[], None]) -> None:
         """Serve until stopped; `ready` is called when connections are taken."""
-        settle()
         self._ready = ready
         try:
             await self.serve(sockets=sockets)
@@ -136,13 +142,6 @@ class Server(uvicorn.Server):
 
 def _nothing() -> None:
     """No one waits for it."""
-
-
-def settle() -> None:
-    """After start-up: what lives now lives for ever, so the collector need not look at it again."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(GC_THRESHOLD, 20, 20)
 
 
 def listen(host: str, port: int) -> socket.socket:
