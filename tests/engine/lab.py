@@ -34,6 +34,7 @@ from rivermouth.http.server import Server
 from rivermouth.store.datadir import DataDir
 from rivermouth.store.port import CallRecord, Status
 from rivermouth.store.sqlite import SqliteCallStore
+from tests.databases import laid
 
 T = TypeVar("T")
 
@@ -226,6 +227,7 @@ def lab(
 
     made = read()
     data = DataDir(folder / "data")
+    laid(data.database)
     started: Future[Inside] = Future()
     reloaders: list[Reloader] = []
     reread = Reread(read, lambda config, secrets: None, reloaders.append) if reloads else None
