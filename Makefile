@@ -4,7 +4,7 @@
 
 BIN := .venv/bin
 ARGS ?=
-WIDE := -n auto --maxprocesses=4 --dist worksteal
+WIDE := -n auto --dist worksteal
 
 # The suite starts hundreds of processes, and compiling the server takes each of them longer than importing it.
 unexport PYTHONDONTWRITEBYTECODE
@@ -54,6 +54,8 @@ goldens: setup ## write what goes over the wires again, to be read in a diff; no
 
 fault: setup ## what only runs thoroughly, an hour of it; or what proves one line of the documents: make fault LINE=F7
 	@$(BIN)/python hatch_build.py
+	@$(BIN)/python -m tests.web.chromium || test -n "$(LINE)$(ARGS)"
+	@$(BIN)/python -m tests.sdk.node
 	RIVERMOUTH_THOROUGH=1 $(BIN)/python -m pytest -o timeout=1800 $(if $(LINE),-v --covering $(LINE),$(WIDE) -m thorough) $(ARGS)
 	@test -n "$(LINE)$(ARGS)" || $(BIN)/python -m docs.last_passed fault
 

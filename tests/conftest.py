@@ -22,6 +22,7 @@ import pytest
 
 pytest_plugins = ["tests.promises", "tests.thorough"]
 
+MOST_WORKERS = 5
 FOREIGN_VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR")
 FOREIGN_PREFIXES = (
     *("RIVERMOUTH_", "OPENAI_", "ANTHROPIC_", "OLLAMA_", "GEMINI_", "GOOGLE_", "CO_", "HF_", "AWS_"),
@@ -77,6 +78,12 @@ def pytest_configure(config: pytest.Config) -> None:
         # A job that a shell put in the background ignores Ctrl-C, and so would every program that a test starts.
         signal.signal(signal.SIGINT, signal.default_int_handler)
     config.addinivalue_line("markers", "network: the test may leave the machine")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """One more than there are cores, because tests wait too; not many, because each imports and collects everything."""
+    return min((os.cpu_count() or 1) + 1, MOST_WORKERS)
 
 
 @pytest.hookimpl(wrapper=True)
