@@ -4,6 +4,10 @@
 
 BIN := .venv/bin
 ARGS ?=
+WIDE := -n auto --dist worksteal
+
+# The suite starts hundreds of processes, and compiling the server takes each of them longer than importing it.
+unexport PYTHONDONTWRITEBYTECODE
 
 help: ## what can be asked for
 	@sed -n 's/^\([a-z]*\):.*## /\1	/p' $(MAKEFILE_LIST) | expand -t 10
@@ -21,7 +25,7 @@ test: setup ## the whole suite; fails when a promise has no passing test (ARGS="
 	@$(BIN)/python hatch_build.py
 	@$(BIN)/python -m tests.web.chromium || test -n "$(ARGS)"
 	@$(BIN)/python -m tests.sdk.node
-	$(BIN)/python -m pytest -n auto --maxprocesses=4 --dist worksteal -o promises_strict=true $(ARGS)
+	$(BIN)/python -m pytest $(WIDE) -o promises_strict=true $(ARGS)
 
 agents: setup ## coding agents do a task through the server; writes docs/agents-results.md (ARGS="--agent Codex" for a part)
 	$(BIN)/python -m tests.agents $(ARGS)
@@ -42,6 +46,7 @@ bench: ## measure beside nginx, the local engine, and stops of chats; write docs
 	$(BIN)/python benchmarks/run.py $(ARGS)
 	$(BIN)/python benchmarks/local_engine.py
 	$(BIN)/python benchmarks/chat_stop.py
+	@test -n "$(ARGS)" || $(BIN)/python -m docs.last_passed bench
 
 docs: setup ## write the generated pages again, and test the documentation against the code
 	$(BIN)/python -m docs.generate
@@ -50,8 +55,12 @@ docs: setup ## write the generated pages again, and test the documentation again
 goldens: setup ## write what goes over the wires again, to be read in a diff; nothing else ever updates it
 	$(BIN)/python -m tests.goldens.regenerate
 
-fault: setup ## the tests that prove one line of the documents: make fault LINE=F7
-	RIVERMOUTH_CRASHES=8 RIVERMOUTH_THOROUGH=1 $(BIN)/python -m pytest -v --covering $(LINE) $(ARGS)
+fault: setup ## what only runs thoroughly, an hour of it; or what proves one line of the documents: make fault LINE=F7
+	@$(BIN)/python hatch_build.py
+	@$(BIN)/python -m tests.web.chromium || test -n "$(LINE)$(ARGS)"
+	@$(BIN)/python -m tests.sdk.node
+	RIVERMOUTH_THOROUGH=1 $(BIN)/python -m pytest -o timeout=1800 $(if $(LINE),-v --covering $(LINE),$(WIDE) -m thorough) $(ARGS)
+	@test -n "$(LINE)$(ARGS)" || $(BIN)/python -m docs.last_passed fault
 
 lock: setup ## resolve the dependencies again (UPGRADE=--upgrade for newer versions)
 	$(BIN)/uv pip compile pyproject.toml requirements/build.in --extra openvino --extra dev $(UPGRADE) $(LOCK) \

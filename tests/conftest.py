@@ -8,6 +8,7 @@ cannot see is a loop that brings its own sockets (uvloop) and child processes; a
 
 from __future__ import annotations
 
+import gc
 import ipaddress
 import os
 import signal
@@ -18,21 +19,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
 
-pytest_plugins = ["tests.promises"]
+pytest_plugins = ["tests.promises", "tests.thorough"]
 
-settings.register_profile(
-    "steady",
-    derandomize=True,
-    deadline=None,
-    max_examples=60,
-    database=None,
-    suppress_health_check=[HealthCheck.too_slow],
-)
-settings.register_profile("thorough", deadline=None, max_examples=2_000, print_blob=True)
-settings.load_profile(os.environ.get("RIVERMOUTH_HYPOTHESIS", "steady"))
-
+MOST_WORKERS = 5
 FOREIGN_VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR")
 FOREIGN_PREFIXES = (
     *("RIVERMOUTH_", "OPENAI_", "ANTHROPIC_", "OLLAMA_", "GEMINI_", "GOOGLE_", "CO_", "HF_", "AWS_"),
@@ -88,6 +78,24 @@ def pytest_configure(config: pytest.Config) -> None:
         # A job that a shell put in the background ignores Ctrl-C, and so would every program that a test starts.
         signal.signal(signal.SIGINT, signal.default_int_handler)
     config.addinivalue_line("markers", "network: the test may leave the machine")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """One more than there are cores, because tests wait too; not many, because each imports and collects everything."""
+    return min((os.cpu_count() or 1) + 1, MOST_WORKERS)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """What is collected stays to the end, a million objects of it: the garbage collector need not look at them each
+    time that it looks at what a test left."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+        gc.freeze()
 
 
 @pytest.fixture(autouse=True)

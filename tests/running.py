@@ -12,6 +12,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from rivermouth.store.datadir import DATABASE
+from tests.databases import laid
+
 START_S = 20.0
 STOP_S = 20.0
 _ANSWERS = re.compile(r"answers on (https?)://([^:\s]+):(\d+)")
@@ -90,6 +93,8 @@ def running(
     file = folder / "rivermouth.toml"
     file.write_text(config, encoding="utf-8")
     data = folder / "data"
+    if program is None:  # a program that is not this checkout's brings a schema of its own
+        laid(data / DATABASE)
     command = [
         *([str(program)] if program is not None else [sys.executable, "-m", module]),
         "serve",

@@ -14,10 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rivermouth.config.presets import PRESETS
 from tests.conftest import NetworkForbidden, NetworkGuard, is_loopback
 from tests.promises import COVERS, DOCS, ROOT, Ledger, read_lines, read_open
+from tests.thorough import sort_out
 
 CONFTEST = 'pytest_plugins = ["tests.conftest"]\n'
 CONFIG = """
@@ -122,15 +125,23 @@ def test_what_is_missing_alone_fails_a_full_run_and_a_part_is_not_judged() -> No
 
 
 class FakeItem:
-    """A collected test with its markers, and the properties that its report will have."""
+    """A collected test with its markers, what it runs, and the properties that its report will have."""
 
-    def __init__(self, nodeid: str, *marks: pytest.Mark) -> None:
+    def __init__(self, nodeid: str, *marks: pytest.Mark, obj: object = None) -> None:
         self.nodeid = nodeid
         self.marks = marks
+        self.obj = obj
+        self.added: list[str] = []
         self.user_properties: list[tuple[str, object]] = []
 
     def iter_markers(self, name: str) -> Iterator[pytest.Mark]:
         return (mark for mark in self.marks if mark.name == name)
+
+    def get_closest_marker(self, name: str) -> pytest.Mark | None:
+        return next(self.iter_markers(name), None)
+
+    def add_marker(self, marker: str | pytest.MarkDecorator) -> None:
+        self.added.append(marker if isinstance(marker, str) else marker.name)
 
 
 def test_the_tests_that_cover_a_line_are_found() -> None:
@@ -148,6 +159,19 @@ def test_a_line_that_no_document_has_is_refused() -> None:
     item: Any = FakeItem("a", pytest.mark.promise(900).mark)
     with pytest.raises(pytest.UsageError, match="900"):
         Ledger(strict=False, partial=False).pytest_itemcollected(item)
+
+
+@given(st.booleans())
+def some_property(value: bool) -> None:
+    assert value in (True, False)
+
+
+def test_the_suite_skips_what_only_make_fault_runs_and_make_fault_finds_all_of_it() -> None:
+    marks = [pytest.mark.thorough.mark], [pytest.mark.thorough(quick=True).mark], []
+    for thorough, added in ((False, [["skip"], [], [], []]), (True, [[], [], [], ["thorough"]])):
+        items: list[Any] = [FakeItem("a", *each) for each in marks] + [FakeItem("a", obj=some_property)]
+        sort_out(items, thorough)
+        assert [item.added for item in items] == added
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import re
 import shlex
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -38,9 +39,14 @@ from tests.promises import DOCS, ROOT
 PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
 BY_HAND = [page for page in PAGES if page != PAGE]
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
-TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in SOURCES}
 REFERENCE = PAGE.read_text(encoding="utf-8")
 TROUBLE = (DOCS / "troubleshooting.md").read_text(encoding="utf-8")
+
+
+@cache
+def trees() -> dict[Path, ast.Module]:
+    """Every source file, parsed."""
+    return {path: ast.parse(path.read_text(encoding="utf-8")) for path in SOURCES}
 
 
 def name_of(path: Path) -> str:
@@ -117,7 +123,7 @@ def test_every_setting_has_a_sentence_that_says_what_it_means(table: type[Table]
 
 def test_every_variable_that_the_code_reads_is_listed() -> None:
     listed = {name for names in ENVIRONMENT for name in names.split(", ")}
-    read = {name for tree in TREES.values() for node in ast.walk(tree) for name in variables(node)}
+    read = {name for tree in trees().values() for node in ast.walk(tree) for name in variables(node)}
     assert {"RIVERMOUTH_DATA", "RIVERMOUTH_API_KEY", "NO_COLOR", "TERM"} <= read  # all ways of reading are seen
     assert read - listed == set()
 
@@ -145,7 +151,7 @@ def is_environment(node: ast.AST) -> bool:
 
 def test_the_headers_that_are_listed_are_those_that_are_sent() -> None:
     sent = {name.decode() for name in ID_NAMES} | set(DEVICE_HEADERS)
-    for path, tree in TREES.items():
+    for path, tree in trees().items():
         http = "/http/" in path.as_posix()
         for node in ast.walk(tree):
             match node:
@@ -242,7 +248,7 @@ def test_every_code_of_ours_is_explained_with_its_kind() -> None:
     assert {row[1].strip("`") for row in rows} <= set(Kind)
     # In a dialect a code is the vendor's own word.
     theirs = ("/dialects/", "/vendors/")
-    mine = [tree for path, tree in TREES.items() if not any(part in path.as_posix() for part in theirs)]
+    mine = [tree for path, tree in trees().items() if not any(part in path.as_posix() for part in theirs)]
     nodes = [n for tree in mine for n in ast.walk(tree)]
     takers = {taker.name: place for taker in nodes for place in places_of_codes(taker)}
     ours = {code for node in nodes if isinstance(node, ast.Call) for code in codes(node, takers)}

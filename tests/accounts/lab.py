@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +19,7 @@ from rivermouth.store.accounts.sqlite import SqliteAccountStore
 from rivermouth.store.accounts.transaction import must_exist
 from rivermouth.store.chats.sqlite import SqliteChatStore
 from rivermouth.store.database import open_database
+from tests.databases import laid
 
 NS = 1_000_000_000
 EPOCH_S = 1_700_000_000.0
@@ -81,26 +80,14 @@ def with_settings(**changes: Any) -> AccountSettings:
     return msgspec.structs.replace(AccountSettings(), **changes)
 
 
-@cache
-def _migrated() -> bytes:
-    """An empty database, made once: its migrations take longer than most tests."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "rivermouth.db"
-        open_database(path).dispose()
-        return path.read_bytes()
-
-
 @asynccontextmanager
 async def account_lab(
     folder: Path, settings: AccountSettings | None = None, passwords: Passwords | None = None
 ) -> AsyncIterator[AccountLab]:
     time, belongings = Time(), FakeChats()
-    if not (folder / "rivermouth.db").exists():
-        (folder / "rivermouth.db").write_bytes(_migrated())
-    store = SqliteAccountStore(open_database(folder / "rivermouth.db"), clock_ns=time.now_ns, inline=True)
-    chats = SqliteChatStore(
-        open_database(folder / "rivermouth.db"), clock_ns=time.now_ns, inline=True, must_exist=must_exist
-    )
+    path = laid(folder / "rivermouth.db")
+    store = SqliteAccountStore(open_database(path), clock_ns=time.now_ns, inline=True)
+    chats = SqliteChatStore(open_database(path), clock_ns=time.now_ns, inline=True, must_exist=must_exist)
     accounts = Accounts(
         store,
         Keyring(folder, time.now_s),

@@ -13,12 +13,13 @@ from rivermouth.store.chats.port import NoSuchOwner, Taken
 from rivermouth.store.database import open_beside, open_database, open_reader
 from rivermouth.store.port import StoreError
 from tests.accounts.lab import NS, Time
+from tests.databases import laid
 
 pytestmark = pytest.mark.anyio
 
 
 async def _sqlite(folder: Path, time: Time) -> AccountStore:
-    return SqliteAccountStore(open_database(folder / "rivermouth.db"), clock_ns=time.now_ns)
+    return SqliteAccountStore(open_database(laid(folder / "rivermouth.db")), clock_ns=time.now_ns)
 
 
 ADAPTERS: dict[str, Callable[[Path, Time], Awaitable[AccountStore]]] = {"sqlite": _sqlite}

@@ -1,4 +1,7 @@
-"""A process that asks a chat something and is killed at a named point: `python -m tests.chat.dying FOLDER POINT`.
+"""A process that asks a chat something and is killed at a named point.
+
+`python -m tests.chat.dying` reads lines of `[folder, point]`, makes a process for each, and writes how it ended, as a
+`Popen.returncode`, and what it said.  It has imported everything before: that takes longer than the rest.
 
 Points are "in NAME" (the move NAME is made, its transaction not yet committed), "after NAME" (committed), and
 "before FRAME" and "after FRAME" for what is appended to the log.  SIGKILL leaves no time for anything.
@@ -7,9 +10,11 @@ Points are "in NAME" (the move NAME is made, its transaction not yet committed),
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import sys
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +23,7 @@ from tests.chat.lab import ChatLab, chat_lab
 from tests.engine.jumping import JumpingLoop
 
 MOVES = ("submit", "claim", "call", "checkpoint", "stop", "finish", "take_over", "finalise")
+SAID = "said"
 FRAMES = ("turn.open", "chosen", "said", "turn.end", "turn.fence")
 
 POINTS = [f"{when} {name}" for name in MOVES for when in ("in", "after")]
@@ -85,6 +91,30 @@ async def main(folder: Path, point: str) -> None:
         await tell(lab, point)
 
 
+def live(folder: Path, point: str) -> None:
+    """Of the new process: does not return."""
+    code = 1
+    try:
+        said = os.open(folder / SAID, os.O_WRONLY | os.O_CREAT)
+        for stream in (sys.stdout, sys.stderr):
+            os.dup2(said, stream.fileno())
+        with asyncio.Runner(loop_factory=JumpingLoop) as runner:
+            runner.run(main(folder, point))
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(code)
+
+
+def serve() -> None:
+    for line in sys.stdin:
+        folder, point = json.loads(line)
+        child = os.fork() or live(Path(folder), point)
+        _, status = os.waitpid(child, 0)
+        told = [os.waitstatus_to_exitcode(status), Path(folder, SAID).read_text(encoding="utf-8")]
+        print(json.dumps(told), flush=True)  # noqa: T201
+
+
 if __name__ == "__main__":
-    with asyncio.Runner(loop_factory=JumpingLoop) as runner:
-        runner.run(main(Path(sys.argv[1]), sys.argv[2]))
+    serve()

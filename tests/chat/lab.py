@@ -47,6 +47,7 @@ from rivermouth.store.chats.sqlite import SqliteChatStore
 from rivermouth.store.database import open_database
 from rivermouth.store.port import CallRecord, CallText, Status
 from rivermouth.wire import json
+from tests.databases import laid
 from tests.engine.jumping import JumpingLoop
 
 PERSON = "anna"
@@ -309,7 +310,7 @@ def make_ports(
     numbers = count(1)
     configured = [name for name in providers if name not in own]
     return Ports(
-        store=store(SqliteChatStore(open_database(folder / "chat.db"), clock_ns=clock.wall_ns, inline=inline)),
+        store=store(SqliteChatStore(open_database(laid(folder / "chat.db")), clock_ns=clock.wall_ns, inline=inline)),
         log=log if log is not None else MemoryLog(now_s=clock.now_s),
         doorbell=doorbell or LocalDoorbell(),
         clock=clock,

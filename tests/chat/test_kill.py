@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -18,7 +20,6 @@ from tests.chat.lab import chat_lab
 from tests.engine.jumping import jump
 from tests.promises import ROOT
 
-THOROUGH = bool(os.environ.get("RIVERMOUTH_THOROUGH"))
 QUICK = {
     "in submit",
     "after submit",
@@ -36,20 +37,37 @@ QUICK = {
 }
 
 
-@pytest.mark.promise(104, 124)
-@pytest.mark.parametrize("point", [p for p in POINTS if THOROUGH or p in QUICK])
-def test_whatever_was_going_on_when_the_process_was_killed(tmp_path: Path, point: str):
-    paths = os.pathsep.join(sys.path)
-    died = subprocess.run(
-        [sys.executable, "-m", "tests.chat.dying", str(tmp_path), point],
+Dying = Callable[[Path, str], tuple[int, str]]
+
+
+@pytest.fixture(scope="module")
+def dying() -> Iterator[Dying]:
+    """Asks a chat in a folder something, in a process that is killed at a point: how that ended, and what it said."""
+    mother = subprocess.Popen(
+        [sys.executable, "-m", "tests.chat.dying"],
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": paths},
-        capture_output=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
         text=True,
-        check=False,
-        timeout=25,
     )
-    assert died.returncode == -signal.SIGKILL, died.stderr
+    with mother:
+        assert mother.stdin is not None
+        assert mother.stdout is not None
+
+        def ask(folder: Path, point: str) -> tuple[int, str]:
+            print(json.dumps([str(folder), point]), file=mother.stdin, flush=True)
+            code, words = json.loads(mother.stdout.readline())
+            return code, words
+
+        yield ask
+
+
+@pytest.mark.promise(104, 124)
+@pytest.mark.parametrize("point", [p if p in QUICK else pytest.param(p, marks=pytest.mark.thorough) for p in POINTS])
+def test_whatever_was_going_on_when_the_process_was_killed(dying: Dying, tmp_path: Path, point: str):
+    code, words = dying(tmp_path, point)
+    assert code == -signal.SIGKILL, words
     said = "one two three "
 
     async def story() -> None:

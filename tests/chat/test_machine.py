@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Callable
 
 import msgspec
@@ -28,8 +27,6 @@ from rivermouth.chat.machine import (
     permits,
 )
 from tests.chat.model import Laws, Size, Violation, explore
-
-THOROUGH = bool(os.environ.get("RIVERMOUTH_THOROUGH"))
 
 QUICK = [
     Size(turns=1, chunks=2, crashes=1, losses=0),
@@ -119,7 +116,7 @@ def test_no_interleaving_of_a_small_chat_breaks_it(size: Size):
 
 
 @pytest.mark.promise(79, 80)
-@pytest.mark.skipif(not THOROUGH, reason="minutes: `make fault` runs it")
+@pytest.mark.thorough
 @pytest.mark.timeout(1_800)
 @pytest.mark.parametrize("size", LARGE, ids=str)
 def test_no_interleaving_of_a_larger_chat_breaks_it(size: Size):
@@ -177,7 +174,7 @@ HARMLESS: dict[str, tuple[Callable[[], Laws], Size]] = {
 ends a writer's spending that was shut out."""
 
 
-@pytest.mark.skipif(not THOROUGH, reason="minutes: `make fault` runs it")
+@pytest.mark.thorough
 @pytest.mark.timeout(1_800)
 @pytest.mark.parametrize("name", HARMLESS)
 def test_the_explorer_finds_nothing_where_two_laws_say_the_same(name: str):

@@ -7,7 +7,6 @@ that dies leaves its tasks behind, never to run again, and another start takes o
 from __future__ import annotations
 
 import asyncio
-import os
 import tempfile
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -33,8 +32,15 @@ from tests.chat.faulty import FaultyDoorbell, FaultyLog
 from tests.chat.front import ENDS, Screen
 from tests.chat.lab import ChatLab, LedCall, chat_lab, read_frames, with_settings
 from tests.engine.jumping import JumpingLoop
+from tests.thorough import THOROUGH
 
 KEY = "uanna:c1"
+
+pytestmark = [
+    pytest.mark.promise(79, 80),
+    pytest.mark.thorough(quick=True),
+    pytest.mark.timeout(900 if THOROUGH else 120),
+]
 
 
 class Watcher:
@@ -360,9 +366,7 @@ class Chats(RuleBasedStateMachine):
             assert watcher.screen.text == answer.text
 
 
-THOROUGH = bool(os.environ.get("RIVERMOUTH_THOROUGH"))
-
-TestChats = pytest.mark.promise(79, 80)(pytest.mark.timeout(900 if THOROUGH else 120)(Chats.TestCase))
+TestChats = Chats.TestCase
 TestChats.settings = settings(
     max_examples=400 if THOROUGH else 15, stateful_step_count=40 if THOROUGH else 25, derandomize=not THOROUGH
 )

@@ -17,6 +17,7 @@ from rivermouth.store.chats.sqlite import SqliteChatStore
 from rivermouth.store.chats.tables import LIVE_WORDS
 from rivermouth.store.database import open_database
 from rivermouth.store.port import StoreError
+from tests.databases import laid
 
 pytestmark = pytest.mark.anyio
 
@@ -32,7 +33,7 @@ class Clock:
 
 
 async def _sqlite(folder: Path, clock: Clock) -> ChatStore:
-    return SqliteChatStore(open_database(folder / "rivermouth.db"), clock_ns=clock)
+    return SqliteChatStore(open_database(laid(folder / "rivermouth.db")), clock_ns=clock)
 
 
 ADAPTERS: dict[str, Callable[[Path, Clock], Awaitable[ChatStore]]] = {"sqlite": _sqlite}

@@ -189,7 +189,7 @@ def taken(form: Form, talk: Talk, count: int) -> bool:
 
 
 @every_body
-@pytest.mark.parametrize(("talk", "small"), [(same_ids, 200), (many_turns, 200), (many_results, 1000)])
+@pytest.mark.parametrize(("talk", "small"), [(same_ids, 200), (many_turns, 200), (many_results, 300)])
 def test_a_talk_costs_what_it_is_long(form: Form, talk: Talk, small: int) -> None:
     def building(count: int) -> Callable[[], object]:
         request = asked(messages=talk(count))

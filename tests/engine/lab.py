@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import logging
 import threading
 import time
@@ -35,6 +34,7 @@ from rivermouth.http.server import Server
 from rivermouth.store.datadir import DataDir
 from rivermouth.store.port import CallRecord, Status
 from rivermouth.store.sqlite import SqliteCallStore
+from tests.databases import laid
 
 T = TypeVar("T")
 
@@ -227,6 +227,7 @@ def lab(
 
     made = read()
     data = DataDir(folder / "data")
+    laid(data.database)
     started: Future[Inside] = Future()
     reloaders: list[Reloader] = []
     reread = Reread(read, lambda config, secrets: None, reloaders.append) if reloads else None
@@ -239,7 +240,6 @@ def lab(
 
     failed: list[BaseException] = []
     thread = threading.Thread(target=_run, args=(serve, started, failed), name="lab", daemon=True)
-    before = gc.get_threshold()
     try:
         with listening_to_logs(crashes=crashes) as log:
             thread.start()
@@ -258,8 +258,6 @@ def lab(
             assert not failed, failed
     finally:
         close(sockets)
-        gc.set_threshold(*before)  # `settle` is for a process that does nothing but serve
-        gc.unfreeze()
 
 
 def _run(serve: Callable[[], Coroutine[Any, Any, None]], started: Future[Inside], failed: list[BaseException]) -> None:

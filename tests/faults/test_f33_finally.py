@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -45,9 +44,10 @@ def yields_at_the_end(source: str) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(Path(p).relative_to(ROOT / "src")))
-def test_nothing_is_yielded_while_a_generator_closes(path: Path) -> None:
-    assert yields_at_the_end(path.read_text(encoding="utf-8")) == []
+def test_nothing_is_yielded_while_a_generator_closes() -> None:
+    found = {path.relative_to(ROOT): yields_at_the_end(path.read_text(encoding="utf-8")) for path in SOURCES}
+    assert len(found) > 100
+    assert {path: lines for path, lines in found.items() if lines} == {}
 
 
 @pytest.mark.parametrize(

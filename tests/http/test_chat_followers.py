@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-import os
 import re
 import resource
 import socket
@@ -27,7 +26,6 @@ from tests.running import Running, running
 
 pytestmark = pytest.mark.anyio
 
-THOROUGH = bool(os.environ.get("RIVERMOUTH_THOROUGH"))
 MIB = 1024 * 1024
 CONFIG = """
 [chat]
@@ -170,7 +168,7 @@ def held_bytes(server: Running) -> int:
 @pytest.mark.fault("F35")
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="what a process holds is read from /proc")
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("load", [SMALL, pytest.param(LARGE, marks=pytest.mark.skipif(not THOROUGH, reason="minutes"))])
+@pytest.mark.parametrize("load", [SMALL, pytest.param(LARGE, marks=pytest.mark.thorough)])
 async def test_many_readers_and_one_that_hardly_reads(tmp_path: Path, load: Load):
     gate = tmp_path / "gate"
     text = "".join(piece_by_piece(load.pieces, load.lines, line=load.line))

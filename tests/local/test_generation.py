@@ -30,6 +30,7 @@ from rivermouth.local.places import Limits
 from rivermouth.local.provider import LocalProvider, model_info
 from tests.local import templates
 from tests.local.asking import ask, asking, begin, install, usage_of, whole
+from tests.thorough import THOROUGH
 from tests.tiny_gguf import build, cut
 
 pytestmark = pytest.mark.anyio
@@ -332,7 +333,7 @@ async def test_a_model_says_what_it_can(local: LocalProvider) -> None:
 async def single(tmp_path_factory: pytest.TempPathFactory, anyio_backend: str) -> AsyncIterator[LocalProvider]:
     """The profile that makes one answer at a time, from what an earlier load kept where there was one."""
     folder = tmp_path_factory.mktemp("single")
-    provider = LocalProvider(folder / "models", max_models=2, limits=Limits(max_active=1))
+    provider = LocalProvider(folder / "models", max_models=1, limits=Limits(max_active=1))
     for name in ("two", "hermes", "opens", "forced-thinking"):
         says, marks, template = MODELS[name]
         install(
@@ -342,15 +343,22 @@ async def single(tmp_path_factory: pytest.TempPathFactory, anyio_backend: str) -
     await provider.close()
 
 
+@pytest.mark.thorough(quick=True)
 async def test_one_answer_at_a_time_is_read_no_differently(single: LocalProvider) -> None:
+    """Each model is loaded anew when another was asked before; in the suite only what differs most is."""
     forced = {"tools": TOOLS, "tool_choice": CHOICES["required"]}
+    more: tuple[tuple[str, dict[str, Any], tuple[object, ...]], ...] = (
+        ("opens", {}, (Reasoning("Greet back."), Text("Hello!"))),
+        ("opens", {"local": Local(regex="(yes|no)!")}, (Text("no!"),)),
+        ("hermes", {"tools": TOOLS}, (Text("Let me see."), WEATHER_CALL)),
+    )
     cases: tuple[tuple[str, dict[str, Any], tuple[object, ...]], ...] = (
         ("two", {"tools": TOOLS}, (Text("Let me see."), WEATHER_CALL, TIME_CALL)),
         ("two", {"tools": TOOLS, "parallel_tools": False}, (Text("Let me see."), WEATHER_CALL)),
+        *(more if THOROUGH else ()),
         ("forced-thinking", forced, (WEATHER_CALL,)),
-        ("opens", {}, (Reasoning("Greet back."), Text("Hello!"))),
-        ("hermes", {"tools": TOOLS}, (Text("Let me see."), WEATHER_CALL)),
-        ("opens", {"local": Local(regex="(yes|no)!")}, (Text("no!"),)),
+        ("forced-thinking", {}, (Reasoning(FORCED_SAYS),)),
+        ("forced-thinking", {"local": Local(regex="(yes|no)!")}, (Text("no!"),)),
         ("two", {"tools": TOOLS}, (Text("Let me see."), WEATHER_CALL, TIME_CALL)),
     )
     for model, fields, parts in cases:

@@ -5,8 +5,7 @@ The model beside the gate is a plain list of what was let in; each rule is check
 
 from __future__ import annotations
 
-import os
-
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, precondition, rule
@@ -21,8 +20,8 @@ from rivermouth.platform.windows import KEPT_S, SPAN_S
 from rivermouth.store.platform.port import Spent
 from rivermouth.store.port import NANO
 from tests.platform.calls import Clock, admitted, call, final
+from tests.thorough import THOROUGH
 
-THOROUGH = bool(os.environ.get("RIVERMOUTH_THOROUGH"))
 KEY = Subject("key", "k")
 REFUSALS = ((402, "budget_exceeded"), (429, "rate_limit_exceeded"), (413, "token_limit_too_small"))
 COUNTED = st.one_of(st.none(), st.integers(1, 8))
@@ -168,5 +167,5 @@ class Gate(RuleBasedStateMachine):
         return state, limits
 
 
-TestGate = Gate.TestCase
+TestGate = pytest.mark.thorough(quick=True)(Gate.TestCase)
 TestGate.settings = settings(max_examples=1000 if THOROUGH else 50, stateful_step_count=30, deadline=None)

@@ -22,6 +22,7 @@ from rivermouth.secrets import Secret, redact
 from rivermouth.store.database import open_database
 from rivermouth.store.platform.sqlite import SqlitePlatformStore
 from rivermouth.store.sqlite import SqliteCallStore
+from tests.databases import laid
 from tests.platform.calls import NS, Clock
 from tests.store.records import ended, opened
 
@@ -40,7 +41,7 @@ async def service(
     folder: Path, clock: Clock | None = None, text: str = POLICIES, **more: Any
 ) -> AsyncIterator[PlatformService]:
     clock = clock or Clock()
-    store = SqlitePlatformStore(open_database(folder / "rivermouth.db"))
+    store = SqlitePlatformStore(open_database(laid(folder / "rivermouth.db")))
     made = PlatformService(
         store, config(text), ring=KeyRing(), gate=clock.gate(), clock_ns=clock.now_ns, watch=False, **more
     )

@@ -20,11 +20,12 @@ from rivermouth.store.platform.sqlite import SqlitePlatformStore
 from rivermouth.store.port import CallFilter, Status, StoreError
 from rivermouth.store.sqlite import SqliteCallStore
 from rivermouth.store.sqlite_archive import SqliteCallArchive
+from tests.databases import laid
 from tests.store.records import ended, opened
 
 FILE = "rivermouth.db"
 ADAPTERS: dict[str, Callable[[Path], PlatformStore]] = {
-    "sqlite": lambda folder: SqlitePlatformStore(open_database(folder / FILE)),
+    "sqlite": lambda folder: SqlitePlatformStore(open_database(laid(folder / FILE))),
 }
 S = 1_000_000_000
 

@@ -1,13 +1,12 @@
 """What schemathesis makes of the OpenAPI documents, asked of a running server: it finds nothing.
 
-A few examples of each operation here, many where RIVERMOUTH_THOROUGH is set.
+A few examples of each operation here, many in `make fault`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-import os
 import urllib.request
 from collections.abc import Iterator
 from typing import Any, Final
@@ -20,8 +19,9 @@ from rivermouth.http.api.chats import chat_app, chat_routes
 from tests.engine.lab import lab
 from tests.platform_api.office import CONFIG, KEYS, Office
 from tests.platform_api.test_roles import LEAST
+from tests.thorough import THOROUGH
 
-EXAMPLES: Final = 60 if "RIVERMOUTH_THOROUGH" in os.environ else 3
+EXAMPLES: Final = 60 if THOROUGH else 3
 ADMIN: Final = {"Authorization": f"Bearer {KEYS['admin']}"}
 OPERATIONS: Final = sorted(route.replace(":str}", "}") for route in LEAST)
 UNTOLD: Final = frozenset(
@@ -38,7 +38,8 @@ UNTOLD: Final = frozenset(
 ACCEPTS_WHAT_FITS: Final = "positive_data_acceptance"
 
 pytestmark = [
-    pytest.mark.timeout(900 if "RIVERMOUTH_THOROUGH" in os.environ else 60),
+    pytest.mark.thorough(quick=True),
+    pytest.mark.timeout(900 if THOROUGH else 60),
     pytest.mark.filterwarnings("ignore::hypothesis.errors.HypothesisDeprecationWarning"),
 ]
 

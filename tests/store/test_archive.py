@@ -36,11 +36,12 @@ from rivermouth.store.port import CallFilter, CallRecord, CallText, Said, Status
 from rivermouth.store.pseudonyms import Pseudonyms
 from rivermouth.store.sqlite import SqliteCallStore
 from rivermouth.store.sqlite_archive import SqliteCallArchive
+from tests.databases import laid
 from tests.kept.rows import kept
 from tests.store.records import attempt, ended, opened
 
 ADAPTERS: dict[str, Callable[[Path], tuple[SqliteCallStore, CallArchive]]] = {
-    "sqlite": lambda path: (SqliteCallStore.open(path), SqliteCallArchive.open(path)),
+    "sqlite": lambda path: (SqliteCallStore.open(laid(path)), SqliteCallArchive.open(path)),
 }
 SECOND: Final = 1_000_000_000
 
@@ -88,7 +89,7 @@ Make = Callable[[], Both]
 def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An empty database of this version: a copy of it is made faster than another one."""
     path = tmp_path_factory.mktemp("migrated") / "rivermouth.db"
-    SqliteCallStore.open(path).dispose()
+    SqliteCallStore.open(laid(path)).dispose()
     return path
 
 

@@ -11,10 +11,11 @@ import pytest
 from rivermouth.ir.errors import Kind
 from rivermouth.store.port import CallFilter, CallStore, Checkpoint, Outcome, Status, StoreError
 from rivermouth.store.sqlite import SqliteCallStore
+from tests.databases import laid
 from tests.store.records import attempt, ended, opened
 
 ADAPTERS: dict[str, Callable[[Path], CallStore]] = {
-    "sqlite": lambda path: SqliteCallStore.open(path / "rivermouth.db"),
+    "sqlite": lambda path: SqliteCallStore.open(laid(path / "rivermouth.db")),
 }
 
 

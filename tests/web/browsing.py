@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -16,7 +15,6 @@ playwright.expect.set_options(timeout=8_000)
 ROOT = Path(__file__).parents[2]
 DESKTOP = {"width": 1280, "height": 800}
 PHONE = {"width": 390, "height": 844}
-THOROUGH = os.environ.get("RIVERMOUTH_THOROUGH") == "1"
 
 
 @dataclass

@@ -42,7 +42,7 @@ async def browser() -> AsyncIterator[Any]:
         pytest.fail(ADVICE, pytrace=False)
     async with playwright.async_playwright() as p:
         # Chromium's sandbox needs privileges that containers do not give to root.
-        arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
+        arguments = ["--disable-gpu", *(["--no-sandbox"] if os.geteuid() == 0 else [])]
         browser = await p.chromium.launch(executable_path=program, args=arguments)
         yield browser
         await browser.close()

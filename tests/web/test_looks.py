@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.web.browsing import DESKTOP, PHONE, ROOT, THOROUGH
+from tests.web.browsing import DESKTOP, PHONE, ROOT
 from tests.web.fake_chat import MODELS, NOTHING, FakeChat
 
 pytestmark = pytest.mark.anyio
@@ -47,6 +47,11 @@ AXE = ROOT / "web" / "node_modules" / "axe-core" / "axe.min.js"
 COUNTS = ("moderate", "serious", "critical")
 
 
+def looks(*quick: str) -> list[Any]:
+    """All of them; the suite takes these."""
+    return [look if look in quick else pytest.param(look, marks=pytest.mark.thorough) for look in LOOKS]
+
+
 async def violations(page: Any) -> list[str]:
     if not await page.evaluate("'axe' in window"):
         await page.evaluate(AXE.read_text(encoding="utf-8"))
@@ -72,7 +77,7 @@ class Judge:
 
 @pytest.mark.promise(134)
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize("look", LOOKS if THOROUGH else ["desktop-light", "phone-dark"])
+@pytest.mark.parametrize("look", looks("desktop-light", "phone-dark"))
 async def test_a_chat(fake: FakeChat, new_page: Any, shoot: Any, watch: Any, look: str) -> None:
     watch.expected.append("403")
     judge = Judge(look, shoot)
@@ -118,7 +123,7 @@ async def test_a_chat(fake: FakeChat, new_page: Any, shoot: Any, watch: Any, loo
 
 
 @pytest.mark.promise(28)
-@pytest.mark.parametrize("look", LOOKS if THOROUGH else ["phone-dark"])
+@pytest.mark.parametrize("look", looks("phone-dark"))
 async def test_the_first_run(fake: FakeChat, new_page: Any, shoot: Any, look: str) -> None:
     judge = Judge(look, shoot)
     fake.models = NOTHING

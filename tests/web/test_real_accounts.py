@@ -12,7 +12,7 @@ import pytest
 
 from tests import tiny_gguf
 from tests.engine.lab import Lab, lab
-from tests.web.browsing import THOROUGH, Chat, Watch, playwright
+from tests.web.browsing import Chat, Watch, playwright
 from tests.web.conftest import READER, WAIT_MS
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
@@ -106,7 +106,7 @@ def own_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.promise(28)
-@pytest.mark.skipif(not THOROUGH, reason="the engine takes long to load; make fault lets it answer")
+@pytest.mark.thorough
 async def test_the_first_run_pulls_a_model_which_then_answers(browser: Any, tmp_path: Path, own_model: Path) -> None:
     with lab(tmp_path, f'[local]\ncatalog = "{own_model}"\n', scripted=False) as server:
         async with reading(browser, server) as page:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.web.browsing import THOROUGH, Chat, playwright
+from tests.web.browsing import Chat, playwright
 from tests.web.fake_chat import BLANK, FakeChat
 from tests.web.test_streaming import TEXT, WORDS, until
 
@@ -83,7 +83,7 @@ async def test_a_tab_that_comes_in_mid_answer_has_all_of_it(fake: FakeChat, tab:
 
 
 @pytest.mark.promise(94, 132)
-@pytest.mark.skipif(not THOROUGH, reason="seven tabs take long; make fault opens them")
+@pytest.mark.thorough
 async def test_a_seventh_tab_can_still_stop(fake: FakeChat, tab: Any, more_tabs: Any) -> None:
     talk = fake.talk("Many")
     await tab.goto(f"{fake.url}/#/c/{talk.row['id']}")

@@ -140,6 +140,7 @@ def until_stopped(
                     warm=warm,
                     reread=reread,
                     first_key=first_key,
+                    alone=True,
                 )
             )
     finally:

@@ -49,12 +49,14 @@ async def serving(
     warm: str | None = None,
     reread: Reread | None = None,
     first_key: Callable[[Issued], None] | None = None,
+    alone: bool = False,
 ) -> None:
     """Serves until it is stopped; `ready` is called on the loop when connections are taken.
 
     warm: a local model that will be asked at once, so its engine process loads it while everything else starts.
     reread: reads the configuration again on SIGHUP and when a file of it changes.
     first_key: told of the first admin's key, which is made at the first start of a server that asks for keys.
+    alone: the process does nothing but serve, so its garbage collector is set for that.
     Raises `DataDirBusy`, `StoreError`, `ConfigError`.
     """
     from rivermouth.compose import local_provider, services
@@ -89,6 +91,8 @@ async def serving(
             )
             await stack.enter_async_context(reloader)
             reread.started(reloader)
+        if alone:
+            running.settle()
         await running.run_on(sockets, lambda: ready(running, made))
 
 

@@ -18,9 +18,7 @@ from typing import Any
 import msgspec
 
 from rivermouth.editions import Edition
-from rivermouth.http.api.accounts import Rules
-from rivermouth.http.api.platform.app import PREFIX
-from rivermouth.http.api.platform.asking import VISITOR, Visitor
+from rivermouth.http.api.platform.visitor import PREFIX, VISITOR, Visitor
 from rivermouth.http.chats import ChatStreams
 from rivermouth.http.dataplane import DataPlane
 from rivermouth.http.envelope import envelope
@@ -31,6 +29,7 @@ from rivermouth.http.page import Page
 from rivermouth.http.persons import Persons
 from rivermouth.http.proxies import Proxies
 from rivermouth.http.resume import Connection, Resumption
+from rivermouth.http.rules import Rules
 from rivermouth.http.sink import Send
 
 Scope = MutableMapping[str, Any]

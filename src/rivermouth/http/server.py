@@ -75,10 +75,23 @@ class Server(uvicorn.Server):
         self.on_drain: Callable[[], None] = _nothing
         self._hurry = asyncio.Event()
         self._drain: asyncio.Task[None] | None = None
+        self._settled = False
+
+    def settle(self) -> None:
+        """What lives now lives for ever, so the collector need not look at it again: only for a process that does
+        nothing but serve."""
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(GC_THRESHOLD, 20, 20)
+        self._settled = True
+
+    def settle_more(self) -> None:
+        """The same for what was made since, if it was done at all; nobody waits while the heap is searched."""
+        if self._settled:
+            gc.freeze()
 
     async def run_on(self, sockets: list[socket.socket], ready: Callable[[], None]) -> None:
         """Serve until stopped; `ready` is called when connections are taken."""
-        settle()
         self._ready = ready
         try:
             await self.serve(sockets=sockets)
@@ -136,13 +149,6 @@ class Server(uvicorn.Server):
 
 def _nothing() -> None:
     """No one waits for it."""
-
-
-def settle() -> None:
-    """After start-up: what lives now lives for ever, so the collector need not look at it again."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(GC_THRESHOLD, 20, 20)
 
 
 def listen(host: str, port: int) -> socket.socket:

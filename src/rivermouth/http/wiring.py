@@ -15,11 +15,7 @@ from rivermouth.dialects import discover
 from rivermouth.dialects.dialect import FINISH_EVERY, ROLE_EVERY, ROLE_WITH_CONTENT, Dialect, Surface
 from rivermouth.editions import Edition
 from rivermouth.engine.interrupt import By, Interrupt
-from rivermouth.http.api.accounts import Rules, account_routes
 from rivermouth.http.api.bodies import WholeBodies
-from rivermouth.http.api.chats import chat_app, chat_routes
-from rivermouth.http.api.health import platform
-from rivermouth.http.api.platform.app import platform_app
 from rivermouth.http.api.platform.desk import Desk
 from rivermouth.http.app import App, Front
 from rivermouth.http.chats import ChatStreams
@@ -27,6 +23,7 @@ from rivermouth.http.dataplane import DataPlane
 from rivermouth.http.headers import Header
 from rivermouth.http.kept import KeptRoutes
 from rivermouth.http.keys import Caller, Keys
+from rivermouth.http.later import AsgiApp, Later
 from rivermouth.http.lifecycle import Lifecycle
 from rivermouth.http.models import Models
 from rivermouth.http.origins import Origins
@@ -35,6 +32,7 @@ from rivermouth.http.persons import Persons
 from rivermouth.http.proxies import Proxies
 from rivermouth.http.resume import Logging, Resumption
 from rivermouth.http.routes import Routes
+from rivermouth.http.rules import Rules
 from rivermouth.http.server import Server
 from rivermouth.loopback import is_loopback
 from rivermouth.routing.endpoint import Policy
@@ -166,23 +164,42 @@ class Wiring:
         )
 
     def _application(self, front: Front) -> App:
-        services = self._services
-        rest = platform(
-            lifecycle=self._lifecycle,
-            inflight=self._inflight,
-            metrics=services.metrics.render,
-            version=__version__,
-            bases=front.data.routes.bases,
-        )
-        handlers = [*chat_routes(services.chat, self._current), *account_routes(services.accounts, self._current)]
+        base_path = self._services.config.http.base_path
         return App(
             front,
-            chats=WholeBodies(chat_app(handlers, __version__)),
-            page=Page(services.config.http.base_path),
-            resumption=Resumption(services.logged),
-            platform=platform_app(self._desk(), __version__, services.config.http.base_path),
-            rest=rest,
-            base_path=services.config.http.base_path,
+            chats=WholeBodies(self._later(self._chats)),
+            page=Page(base_path),
+            resumption=Resumption(self._services.logged),
+            platform=self._later(self._documents),
+            rest=self._later(self._rest),
+            base_path=base_path,
+        )
+
+    def _later(self, make: Callable[[], AsgiApp]) -> Later:
+        return Later(make, lambda: self.server.settle_more())
+
+    def _chats(self) -> AsgiApp:
+        from rivermouth.http.api.accounts import account_routes
+        from rivermouth.http.api.chats import chat_app, chat_routes
+
+        services = self._services
+        handlers = [*chat_routes(services.chat, self._current), *account_routes(services.accounts, self._current)]
+        return chat_app(handlers, __version__)
+
+    def _documents(self) -> AsgiApp:
+        from rivermouth.http.api.platform.app import platform_app
+
+        return platform_app(self._desk(), __version__, self._services.config.http.base_path)
+
+    def _rest(self) -> AsgiApp:
+        from rivermouth.http.api.health import platform
+
+        return platform(
+            lifecycle=self._lifecycle,
+            inflight=self._inflight,
+            metrics=self._services.metrics.render,
+            version=__version__,
+            bases=self._app.front.data.routes.bases,
         )
 
 

@@ -7,7 +7,7 @@ and `logout` look at it, and both want to be asked by our own page.
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final
 
 import msgspec
 from litestar import Request, Response, delete, get, post
@@ -16,8 +16,8 @@ from litestar.handlers import HTTPRouteHandler
 from rivermouth.accounts.service import Accounts, SignedIn
 from rivermouth.http.api.chats import answer
 from rivermouth.http.headers import Header
-from rivermouth.http.keys import Keys
 from rivermouth.http.persons import Persons
+from rivermouth.http.rules import Doors, Rules
 from rivermouth.http.visitors import bearer, cookie, counted, is_own_page, is_secure
 from rivermouth.ir.errors import ApiError, Kind
 from rivermouth.store.accounts.port import User
@@ -39,30 +39,6 @@ class Credentials(msgspec.Struct, frozen=True):
 
 
 _credentials: Final = json.typed(Credentials)
-
-
-class Rules(msgspec.Struct, frozen=True, kw_only=True):
-    """signup: as the configuration has it.  origins: of the pages that the operator allowed."""
-
-    signup: Literal["open", "closed"] | None
-    keys: Keys
-    origins: tuple[str, ...]
-    base_path: str
-
-    @property
-    def open(self) -> bool:
-        """Strangers may sign up, and be guests.  Unsaid, as long as nobody is asked for a key."""
-        return self.signup == "open" or (self.signup is None and self.keys.open)
-
-
-class Doors(Protocol):
-    """Who asks, and by which rules, as the configuration has it at this moment."""
-
-    @property
-    def persons(self) -> Persons: ...
-
-    @property
-    def rules(self) -> Rules: ...
 
 
 class Desk:

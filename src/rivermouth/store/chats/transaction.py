@@ -13,6 +13,7 @@ from sqlalchemy import (
     Select,
     Table,
     and_,
+    bindparam,
     delete,
     func,
     insert,
@@ -41,6 +42,37 @@ _FORGET: Final = text("DELETE FROM found_text WHERE rowid = :id")
 _FORGET_DELETED: Final = text("INSERT INTO found_text (found_text) VALUES ('optimize')")
 """Until its pieces are merged, a full-text index still holds the words of rows that are gone."""
 _FORGET_CHAT: Final = text("DELETE FROM found_text WHERE rowid IN (SELECT id FROM messages WHERE chat_id = :chat_id)")
+
+
+def _pulses() -> Select[Any]:
+    active = turns.alias()
+    last = select(func.max(turns.c.seqno)).where(turns.c.chat_id == chats.c.id).scalar_subquery()
+    return (
+        select(
+            *(chats.c.id, chats.c.generation, chats.c.updated_ns, chats.c.active_turn),
+            *(last.label("seqno"), active.c.state, messages.c.folded_to),
+        )
+        .select_from(chats)
+        .outerjoin(active, active.c.id == chats.c.active_turn)
+        .outerjoin(messages, messages.c.id == active.c.assistant_message_id)
+        .where(chats.c.id.in_(bindparam("chat_ids", expanding=True)))
+    )
+
+
+def _heads() -> Select[Any]:
+    waiting = (
+        select(func.min(turns.c.seqno).label("seqno"), turns.c.chat_id.label("chat_id"))
+        .where(turns.c.state == bindparam("queued"))
+        .group_by(turns.c.chat_id)
+        .subquery()
+    )
+    idle = select(turns).join(waiting, and_(turns.c.chat_id == waiting.c.chat_id, turns.c.seqno == waiting.c.seqno))
+    return idle.join(chats, chats.c.id == turns.c.chat_id).where(chats.c.active_turn.is_(None))
+
+
+_PULSES: Final = _pulses()
+_HEADS: Final = _heads()
+"""Asked every second for as long as the server runs: to build them takes longer than to answer them."""
 
 
 class SqlTx:
@@ -88,21 +120,10 @@ class SqlTx:
         return self._all(query.order_by(chats.c.updated_ns.desc(), chats.c.id.desc()).limit(limit), Chat)
 
     def pulses(self, chat_ids: Sequence[int]) -> Mapping[int, Pulse]:
-        active = turns.alias()
-        last = select(func.max(turns.c.seqno)).where(turns.c.chat_id == chats.c.id).scalar_subquery()
-        query = (
-            select(
-                *(chats.c.id, chats.c.generation, chats.c.updated_ns, chats.c.active_turn),
-                *(last.label("seqno"), active.c.state, messages.c.folded_to),
-            )
-            .select_from(chats)
-            .outerjoin(active, active.c.id == chats.c.active_turn)
-            .outerjoin(messages, messages.c.id == active.c.assistant_message_id)
-        )
         found: dict[int, Pulse] = {}
         for begin in range(0, len(chat_ids), MOST_AT_ONCE):
-            some = query.where(chats.c.id.in_(chat_ids[begin : begin + MOST_AT_ONCE]))
-            found |= {pulse.id: pulse for pulse in self._all(some, Pulse)}
+            some = chat_ids[begin : begin + MOST_AT_ONCE]
+            found |= {pulse.id: pulse for pulse in self._all(_PULSES, Pulse, chat_ids=some)}
         return found
 
     def update_chat(self, chat_id: int, **values: Any) -> bool:
@@ -219,14 +240,7 @@ class SqlTx:
         return self._all(select(turns).where(_in(states), func.coalesce(turns.c.worker, "") != boot_id), Turn)
 
     def heads(self, queued: str) -> Sequence[Turn]:
-        waiting = (
-            select(func.min(turns.c.seqno).label("seqno"), turns.c.chat_id.label("chat_id"))
-            .where(turns.c.state == queued)
-            .group_by(turns.c.chat_id)
-            .subquery()
-        )
-        idle = select(turns).join(waiting, and_(turns.c.chat_id == waiting.c.chat_id, turns.c.seqno == waiting.c.seqno))
-        return self._all(idle.join(chats, chats.c.id == turns.c.chat_id).where(chats.c.active_turn.is_(None)), Turn)
+        return self._all(_HEADS, Turn, queued=str(queued))
 
     def forget_workers(self, beat_before_ns: int) -> None:
         self._connection.execute(delete(workers).where(workers.c.beat_ns < beat_before_ns))
@@ -302,8 +316,8 @@ class SqlTx:
         row = self._connection.execute(query).mappings().first()
         return _value(row, shape) if row is not None else None
 
-    def _all(self, query: Select[Any], shape: type[S]) -> list[S]:
-        return [_value(row, shape) for row in self._connection.execute(query).mappings()]
+    def _all(self, query: Select[Any], shape: type[S], **given: Any) -> list[S]:
+        return [_value(row, shape) for row in self._connection.execute(query, given).mappings()]
 
     def _known(self, value: S | None) -> S:
         if value is None:

@@ -1,6 +1,7 @@
 """The API of those who run the server, under /platform/v1: single JSON documents, served by Litestar.
 
-asking      who asks and what they may; parameters that nobody knows are refused
+visitor     who asks
+asking      what they may; parameters that nobody knows are refused
 shapes      what the documents hold: times in RFC 3339, money with its currency, ids as text, lists as {data, next}
 problems    errors, all in one shape
 calls       the records, one by one and in pages

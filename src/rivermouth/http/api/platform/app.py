@@ -20,7 +20,6 @@ from rivermouth.ir.errors import ApiError
 from rivermouth.store.port import StoreError
 from rivermouth.wire import json
 
-PREFIX: Final = "/platform/"
 OPEN: Final = frozenset({"/platform/openapi.json", "/platform/docs"})
 """The same for everybody, so nobody needs a key for it."""
 BODY_LIMIT_BYTES: Final = 1024 * 1024

@@ -13,51 +13,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-import msgspec
 from litestar import Request
 from litestar.connection import ASGIConnection
 from litestar.handlers import BaseRouteHandler
 
 from rivermouth.config import Role
-from rivermouth.editions import Edition
-from rivermouth.http.keys import Caller
+from rivermouth.http.api.platform.visitor import VISITOR, Visitor, forbidden
 from rivermouth.ir.errors import ApiError, Kind, invalid
-from rivermouth.store.port import CallFilter
 
 Asked = Request[Any, Any, Any]
 Connection = ASGIConnection[Any, Any, Any, Any]
 Guard = Callable[[Connection, BaseRouteHandler], None]
-
-VISITOR: Final = "rivermouth.visitor"
-ROLES: Final[tuple[Role, ...]] = ("user", "auditor", "admin")
-
-
-class Visitor(msgspec.Struct, frozen=True):
-    """Whose request it is.  caller: None without a good key.  edition: what is configured for as long as it lasts."""
-
-    edition: Edition
-    caller: Caller | None
-
-    @property
-    def role(self) -> Role | None:
-        return self.caller.role if self.caller is not None else None
-
-    def may(self, role: Role) -> bool:
-        return self.role is not None and ROLES.index(self.role) >= ROLES.index(role)
-
-    @property
-    def who(self) -> str:
-        """As the log of changes has it."""
-        return self.caller.who if self.caller is not None else "anybody"
-
-    def narrowed(self, where: CallFilter) -> CallFilter:
-        """The filter as this visitor may use it: a user sees the calls of its own key and no others."""
-        if self.may("auditor"):
-            return where
-        own = self.caller.name if self.caller is not None else None
-        if own is None or where.key_name not in (None, own):
-            raise forbidden("auditor")
-        return msgspec.structs.replace(where, key_name=own)
 
 
 def visitor(connection: Connection) -> Visitor:
@@ -76,11 +42,6 @@ def least(role: Role) -> Guard:
             raise forbidden(role)
 
     return guard
-
-
-def forbidden(role: Role) -> ApiError:
-    needed = " or ".join(ROLES[ROLES.index(role) :])
-    return ApiError(Kind.PERMISSION, f"this needs a key of the role {needed}", code="role_missing")
 
 
 def known_parameters(connection: Connection, handler: BaseRouteHandler) -> None:

@@ -15,8 +15,9 @@ from rivermouth.chat.slots import Slots
 from rivermouth.compose import policies_of
 from rivermouth.config import Capability, Config, Order
 from rivermouth.editions import Edition
-from rivermouth.http.api.platform.asking import Asked, Visitor, least, visitor
+from rivermouth.http.api.platform.asking import Asked, least, visitor
 from rivermouth.http.api.platform.desk import Desk
+from rivermouth.http.api.platform.visitor import Visitor
 from rivermouth.ir.errors import ApiError, Kind, invalid
 from rivermouth.local.places import Queue
 from rivermouth.routing.endpoint import Policy
