@@ -11,7 +11,7 @@ from litestar.handlers import HTTPRouteHandler
 from litestar.params import FromPath
 
 from rivermouth.engine.interrupt import By
-from rivermouth.http.api.platform.asking import Asked, Visitor, least, visitor
+from rivermouth.http.api.platform.asking import Asked, least, visitor
 from rivermouth.http.api.platform.desk import Desk
 from rivermouth.http.api.platform.filters import (
     After,
@@ -29,6 +29,7 @@ from rivermouth.http.api.platform.filters import (
     wanted,
 )
 from rivermouth.http.api.platform.shapes import CallDocument, CallList, cursor, document, summary
+from rivermouth.http.api.platform.visitor import Visitor
 from rivermouth.ir.errors import ApiError, Kind
 from rivermouth.store.port import CallRecord
 
