@@ -449,7 +449,7 @@ class TestRoom:
             answers, before = [], statistics(place.server).evicted
             for _ in range(3):
                 async with streaming(place) as (answer, asked):
-                    for _ in range(8):
+                    for _ in range(6):
                         await asked.send(says("x" * 3000))
                     await asked.end(END)
                     await answer.rest()

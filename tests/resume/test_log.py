@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pytest
 
-from rivermouth.log.answer import PIECE_BYTES, AnswerLog, BrokenOffError, Reader, TrimmedError
+from rivermouth.log.answer import LOG_BYTES, PIECE_BYTES, AnswerLog, BrokenOffError, Reader, TrimmedError
 from rivermouth.log.budget import QUANTUM_BYTES, Budget
 
 pytestmark = pytest.mark.anyio
@@ -178,7 +178,7 @@ class TestBounds:
             data = bytes([number]) * 5000
             total += data
             assert log.write(data), "whoever is at the tail has read everything"
-            assert log.held_bytes <= 4 * QUANTUM_BYTES
+            assert log.held_bytes <= LOG_BYTES + 4 * QUANTUM_BYTES
         log.finish(b"")
         assert await reading == total
         assert log.piece(log.first) != b""
@@ -241,9 +241,12 @@ class TestBounds:
 
     async def test_all_logs_together_hold_what_the_budget_says(self) -> None:
         budget = Budget(8 * QUANTUM_BYTES)
-        logs = [AnswerLog(budget, MIB) for _ in range(8)]
+        logs = [AnswerLog(budget, MIB) for _ in range(8 * QUANTUM_BYTES // LOG_BYTES)]
         assert all(log.admit() for log in logs)
         assert not AnswerLog(budget, MIB).admit()
+        for log in logs[8:]:
+            log.forget()
+        logs = logs[:8]
         clients = [Client(log) for log in logs]
         readings = [asyncio.ensure_future(client.read()) for client in clients]
         for log in logs:
@@ -263,10 +266,11 @@ class TestBounds:
         assert budget.taken_bytes == 0
 
     async def test_room_that_another_log_leaves_wakes_who_waits(self) -> None:
-        budget = Budget(2 * QUANTUM_BYTES)
+        budget = Budget(2 * (LOG_BYTES + QUANTUM_BYTES))
         first, second = AnswerLog(budget, MIB), AnswerLog(budget, MIB)
         assert first.admit()
         assert second.admit()
+        assert second.write(b"x")
         for log in (first, second):
             log.start(200, ())
             while log.write(b"x" * 1000):
@@ -277,7 +281,7 @@ class TestBounds:
         first.break_off()
         first.forget()
         await sending
-        assert second.end > QUANTUM_BYTES
+        assert second.end > QUANTUM_BYTES - 1000
 
     async def test_forgotten_is_forgotten_and_its_readers_are_sent_away(self) -> None:
         log = log_of()

@@ -231,13 +231,16 @@ class LoggedCalls:
 
     def _make_room(self, size: int) -> None:
         """Logs of ended calls that nobody reads go, the oldest first."""
-        for call_id, (logged, _) in tuple(self._ended.items()):
+        going: list[str] = []
+        for call_id, (logged, _) in self._ended.items():
             if size <= 0:
-                return
+                break
             if not logged.log.readers:
                 size -= logged.log.held_bytes
-                self._evicted += 1
-                self._drop(call_id)
+                going.append(call_id)
+        self._evicted += len(going)
+        for call_id in going:
+            self._drop(call_id)
 
     def _drop(self, call_id: str) -> None:
         logged, timer = self._ended.pop(call_id)

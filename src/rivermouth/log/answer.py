@@ -28,6 +28,8 @@ from rivermouth.log.budget import QUANTUM_BYTES, Budget
 
 PIECE_BYTES: Final = 64 * 1024
 """What a reader that is behind takes at a time."""
+LOG_BYTES: Final = 4 * 1024
+"""What a log costs beside its bytes: the head of its answer, and what keeps it."""
 SPARE: Final = 8
 """A full log frees an eighth at a time, since moving its bytes is dear."""
 
@@ -43,13 +45,16 @@ class TrimmedError(Exception):
 
 
 class AnswerLog:
-    """See above.  first, end: offsets of the first byte that is kept, and after the last one that was written.
+    """See above; `admit` comes first, `forget` last.
+
+    first, end: offsets of the first byte that is kept, and after the last one that was written.
 
     attended, deserted: called when the first reader has come, and when the last has left.
     known: some reader has been given the head, so somebody may know how to come again.
     """
 
     __slots__ = (
+        "_admitted",
         "_budget",
         "_buffer",
         "_granted",
@@ -71,6 +76,7 @@ class AnswerLog:
     def __init__(self, budget: Budget, limit_bytes: int) -> None:
         self._buffer = bytearray()
         self._budget = budget
+        self._admitted = False
         self._granted = 0
         self._limit_bytes = limit_bytes
         self._readers: set[Reader] = set()
@@ -90,7 +96,7 @@ class AnswerLog:
     @property
     def held_bytes(self) -> int:
         """What it has of the budget."""
-        return self._granted
+        return self._granted + (LOG_BYTES if self._admitted else 0)
 
     @property
     def read(self) -> int:
@@ -102,8 +108,9 @@ class AnswerLog:
         return len(self._readers)
 
     def admit(self) -> bool:
-        """Takes what a log begins with; False when there is no room for another one."""
-        return self._fits(1)
+        """Takes what a log costs; False when there is no room for another one."""
+        self._admitted = self._admitted or self._budget.grant(LOG_BYTES)
+        return self._admitted
 
     def start(self, status: int, headers: HeadFields) -> None:
         self.status, self.headers, self.started = status, headers, True
@@ -160,6 +167,9 @@ class AnswerLog:
         self.first = self.end
         self._buffer = bytearray()
         self._shrink()
+        if self._admitted:
+            self._admitted = False
+            self._budget.release(LOG_BYTES)
 
     def piece(self, at: int) -> bytes:
         """What follows that offset, as much as is read at a time.  Raises `TrimmedError`."""
