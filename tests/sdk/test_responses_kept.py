@@ -9,9 +9,7 @@ from typing import Any
 import openai
 import pytest
 
-from rivermouth.store.datadir import DataDir
 from rivermouth.store.port import CallRecord, Status
-from rivermouth.store.sqlite import SqliteCallStore
 from tests.engine.lab import Lab, lab
 from tests.running import running
 from tests.sdk import node
@@ -182,7 +180,7 @@ def test_a_kill_leaves_no_response_in_progress(tmp_path: Path) -> None:
         seen.dispose()
         assert {sdk.responses.retrieve(name).status for name in made} == {"in_progress"}
         server.kill()
-    with running(tmp_path) as server, openai.OpenAI(base_url=f"{server.url}/v1", api_key="any") as sdk:
+    with lab(tmp_path) as again, openai.OpenAI(base_url=f"{again.url}/v1", api_key="any") as sdk:
         for name in made:
             found = sdk.responses.retrieve(name)
             assert (found.status, found.id) == ("failed", name)
@@ -191,9 +189,7 @@ def test_a_kill_leaves_no_response_in_progress(tmp_path: Path) -> None:
             with sdk.responses.retrieve(name, stream=True) as stream:
                 assert [event.type for event in stream][-1] == "response.failed"
         assert sdk.responses.retrieve(whole.id).to_dict() == whole.to_dict()
-        store = SqliteCallStore.reader(DataDir(server.data).database)
-        ends = sorted(record.status.value for record in store.list(10))
-        store.dispose()
+        ends = sorted(found.status.value for found in again.records())
     assert ends == ["completed", "interrupted", "interrupted", "interrupted"]
 
 
