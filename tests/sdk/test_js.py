@@ -128,11 +128,49 @@ def listed(ollama: dict[str, Any]) -> dict[str, Any]:
     return found["parcel:latest"]
 
 
-def test_openai(back: Served) -> None:
-    seen = node.run("openai.mjs", back.url)
-    assert (seen["text"], seen["finish"]) == (echo("Hi"), "stop")
-    assert seen["usage"]["completion_tokens"] > 10
-    check_ends(seen, back)
+@pytest.fixture(scope="module")
+def openai(back: Served) -> dict[str, Any]:
+    """What its SDK saw in both of its protocols."""
+    return node.run("openai.mjs", back.url)
+
+
+def test_openai(openai: dict[str, Any], back: Served) -> None:
+    assert (openai["text"], openai["finish"]) == (echo("Hi"), "stop")
+    assert openai["usage"]["completion_tokens"] > 10
+    check_ends(openai, back)
+
+
+class TestResponses:
+    """The accumulator raises for ids that change, deltas without their item, and events out of order."""
+
+    def test_text_and_thoughts(self, openai: dict[str, Any]) -> None:
+        seen = openai["responses"]
+        whole, streamed = seen["whole"], seen["streamed"]
+        assert (whole["status"], whole["text"]) == ("completed", echo("Hi"))
+        assert (streamed["status"], streamed["text"]) == ("completed", echo("Hi"))
+        assert whole["id"].startswith("resp_")
+        assert streamed["kinds"] == ["reasoning", "message"]
+        assert streamed["numbers"] == list(range(len(streamed["numbers"])))
+        assert streamed["usage"]["output_tokens_details"]["reasoning_tokens"] > 0
+
+    @pytest.mark.fault("F26")
+    def test_tools_and_their_results(self, openai: dict[str, Any]) -> None:
+        calls = [(c["type"], c.get("namespace"), c["name"]) for c in openai["responses"]["calls"]]
+        time = ("function_call", None, "time")
+        assert calls == [time, time, ("function_call", "mcp__clock", "now")]
+        assert {c["text"] for c in openai["responses"]["calls"]} == {'{"zone":"UTC"}'}
+        assert openai["responses"]["answered"]["text"].count('answered "noon"') == 2
+
+    @pytest.mark.fault("F10", "F15", "F31")
+    def test_ends(self, openai: dict[str, Any], back: Served) -> None:
+        seen = openai["responses"]
+        assert seen["cutOff"]["status"] == "incomplete"
+        assert echo("Hi").startswith(seen["cutOff"]["text"])
+        assert (len(seen["aborted"]["pieces"]), seen["aborted"]["ended"]) == (2, None)
+        back.idle()
+        assert seen["failed"] == "response.failed"
+        assert (seen["unknown"]["type"], seen["unknown"]["status"]) == ("NotFoundError", 404)
+        assert (seen["previous"]["type"], seen["previous"]["status"]) == ("BadRequestError", 400)
 
 
 def test_anthropic(back: Served) -> None:
