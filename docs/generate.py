@@ -69,6 +69,9 @@ HEADERS: Final[dict[str, tuple[str, str]]] = {
     "x-accel-buffering": ("streams", "`no`: reverse proxies are asked not to hold frames back."),
     "connection": ("streams", "`keep-alive`; `close` on refusals while the server stops."),
     "x-rivermouth-ignored": ("answers", "Fields of the request that the model could not be given."),
+    "x-rivermouth-resume": ("resumable calls", "The address of the call's answer. See [resume.md](resume.md)."),
+    "x-rivermouth-resume-length": ("HEAD of that address", "How many bytes of the answer there are so far."),
+    "x-rivermouth-resume-complete": ("HEAD of that address", "`true`: these are all; else `false`."),
     "x-npu-proxy-device": ("the local engine", "The device that made the answer, as in `CPU` or `GPU.1`."),
     "x-npu-proxy-execution-device": ("the local engine", "The same."),
     "x-npu-proxy-routed-device": (
@@ -224,6 +227,9 @@ def own_routes_page() -> list[str]:
         for method in [", ".join(sorted(h.http_methods - {"OPTIONS"}))]
     ]
     cells.append((code("GET /schema"), "The OpenAPI document of the routes outside `/platform`.", "yes"))
+    cells.append(
+        (code("GET, HEAD /resume/{call_id}"), "A call's answer from a byte on: [resume.md](resume.md).", "yes")
+    )
     cells += [(code(f"GET {path}"), "The description of the routes under `/platform`.", "") for path in sorted(OPEN)]
     return lines + rows(("Route", "What it answers", "Asks for a key, if there are any"), sorted(cells))
 

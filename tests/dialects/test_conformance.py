@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as reference
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -73,6 +74,7 @@ TOOLS: list[Event] = [
     Usage(12, 5, 3, 0, 1),
     Finish(Reason.TOOL_CALLS),
 ]
+CALL_AT = next(i for i, event in enumerate(TOOLS) if isinstance(event, PartStart) and event.kind is PartKind.TOOL)
 TEXT: list[Event] = [
     Start(),
     PartStart(0, PartKind.TEXT),
@@ -169,6 +171,14 @@ class TestStreams:
         stream = encoder.feed(events)
         assert encoder.feed([TextDelta(0, "late"), Usage(1, 1), Finish(Reason.STOP)]) == b""
         only_error(decoded(dialect, stream))
+
+    @pytest.mark.fault("F10", "F13")
+    @pytest.mark.parametrize("until", [CALL_AT + 1, CALL_AT + 2, CALL_AT + 3])
+    def test_a_call_that_an_error_cuts_is_not_said_to_be_whole(self, name: str, until: int) -> None:
+        """Agents run a call when it ends; what comes after that is too late."""
+        dialect, _ = dialect_of(name)
+        failed = [*TOOLS[:until], Error(ApiError(Kind.TRUNCATED, "cut"))]
+        assert ended_calls(decoded(dialect, encoded(dialect, failed))) == []
 
     @FEWER
     @given(error=errors)
@@ -444,6 +454,23 @@ class TestRelay:
         assert relay.fail(ApiError(Kind.TRUNCATED, "again")) == b""
         only_error(decoded(dialect, out))
 
+    @pytest.mark.fault("F10", "F13")
+    def test_a_relayed_call_that_is_cut_is_not_said_to_be_whole(self, name: str) -> None:
+        dialect, _ = dialect_of(name)
+        if dialect.relay is None:
+            pytest.skip("no relay")
+        frames = dialect.reader().feed(encoded(dialect, TOOLS))
+        for cut in range(len(frames)):
+            decoder, relay = dialect.decoder(asked()), dialect.relay(answer(dialect))
+            seen: list[Event] = []
+            out = b""
+            for frame in frames[:cut]:
+                events = decoder.feed(frame)
+                seen += events
+                out += relay.feed(frame, events)
+            out += relay.fail(ApiError(Kind.TRUNCATED, "cut"))
+            assert set(ended_calls(decoded(dialect, out))) <= set(ended_calls(seen)), f"cut after {cut} frames"
+
     def test_a_relayed_reply_keeps_what_we_do_not_model(self, name: str) -> None:
         dialect, _ = dialect_of(name)
         if dialect.relay_reply is None:
@@ -452,6 +479,12 @@ class TestRelay:
         body["x_unknown"] = {"deep": [1.5, None]}
         passed = reference.loads(dialect.relay_reply(reference.dumps(body).encode(), answer(dialect)))
         assert passed == reference.loads(reference.dumps(body).replace("up-model-7", MODEL))
+
+
+def ended_calls(events: Sequence[Event]) -> list[int]:
+    """The parts that are calls and have their end."""
+    calls = {event.part for event in events if isinstance(event, PartStart) and event.kind is PartKind.TOOL}
+    return [event.part for event in events if isinstance(event, PartEnd) and event.part in calls]
 
 
 def relayed(dialect: Dialect, stream: bytes) -> bytes:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
 from rivermouth.bridge import MAX_PENDING_CHARS
+from rivermouth.engine import logged
 from rivermouth.store.port import CallRecord, Status
 from tests.engine import bots
 from tests.engine.client import Answer, Cut, asking, calling, connected
@@ -44,8 +44,16 @@ key = "key-of-ann-number-one"
 [keys.bob]
 key = "key-of-bob-number-two"
 resumable = true
+[keys.admin]
+key = "key-of-the-admin-itself"
+role = "admin"
 """
 ANN: Final = {"authorization": "Bearer key-of-ann-number-one"}
+AT_ONCE: Final = "[resume]\ngrace_s = 0\n"
+FOREVER: Final = '[resume]\ngrace_s = "forever"\n'
+BRIEFLY: Final = "[resume]\nttl_s = 0.05\n"
+LITTLE: Final = f"[resume]\ncall_bytes = {64 * 1024}\n"
+LITTLE_IN_ALL: Final = f"{LITTLE}total_bytes = {64 * 1024}\n"
 BOB: Final = {"authorization": "Bearer key-of-bob-number-two"}
 
 
@@ -60,10 +68,23 @@ async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Place
         yield place
 
 
-@asynccontextmanager
-async def with_settings(folder: Path, more: str) -> AsyncIterator[Place]:
-    async with placed(folder, lambda url: config(url, more)) as place:
-        yield place
+Places = Callable[[str], AbstractAsyncContextManager[Place]]
+
+
+@pytest.fixture(scope="module")
+async def places(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Places]:
+    """A place for each set of further settings, made when it is first wanted, and the same ever after."""
+    made: dict[str, Place] = {}
+    async with AsyncExitStack() as stack:
+
+        @asynccontextmanager
+        async def of(more: str) -> AsyncIterator[Place]:
+            if more not in made:
+                folder = tmp_path_factory.mktemp("resume")
+                made[more] = await stack.enter_async_context(placed(folder, lambda url: config(url, more)))
+            yield made[more]
+
+        yield of
 
 
 @asynccontextmanager
@@ -212,8 +233,8 @@ async def test_who_was_never_told_the_address_cannot_come_again_so_nothing_is_pa
 
 
 class TestReaders:
-    async def test_a_reader_that_leaves_ends_nothing_while_another_reads(self, tmp_path: Path) -> None:
-        async with with_settings(tmp_path, "[resume]\ngrace_s = 0\n") as place:
+    async def test_a_reader_that_leaves_ends_nothing_while_another_reads(self, places: Places) -> None:
+        async with places(AT_ONCE) as place:
             async with streaming(place) as (first, asked):
                 steady = asking(place.server.port, first.headers[ADDRESS], method="GET")
                 second = await steady.__aenter__()
@@ -239,9 +260,9 @@ class TestReaders:
             assert await sluggish.rest() == body
         assert (await only(place.server, first)).status is Status.COMPLETED
 
-    async def test_a_reader_that_takes_nothing_is_sent_away_in_the_end(self, tmp_path: Path) -> None:
+    async def test_a_reader_that_takes_nothing_is_sent_away_in_the_end(self, places: Places) -> None:
         """Once its answer has ended nothing waits for it, and nothing is kept for it for ever."""
-        async with with_settings(tmp_path, "[resume]\nttl_s = 0.2\n") as place:
+        async with places(BRIEFLY) as place:
             async with streaming(place) as (first, asked), connected(place.server.port, receive_bytes=4096) as deaf:
                 await deaf.send("GET", first.headers[ADDRESS])
                 for _ in range(400):
@@ -255,8 +276,8 @@ class TestReaders:
 
 
 class TestGrace:
-    async def test_nobody_reads_for_so_long_and_the_call_is_cancelled(self, tmp_path: Path) -> None:
-        async with with_settings(tmp_path, "[resume]\ngrace_s = 0.05\n") as place:
+    async def test_nobody_reads_for_so_long_and_the_call_is_cancelled(self, places: Places) -> None:
+        async with places(AT_ONCE) as place:
             first, asked = await left(place)
             await gone(asked)
             record = await only(place.server, first)
@@ -264,32 +285,38 @@ class TestGrace:
             half = await get_cut(place.server, first.headers[ADDRESS])
             assert half == first.body, "what there was is there, without an end that it never had"
 
-    async def test_a_client_asks_for_less_but_not_for_more(self, tmp_path: Path) -> None:
-        async with with_settings(tmp_path, '[resume]\ngrace_s = "forever"\n') as place:
+    async def test_a_client_asks_for_less_but_not_for_more(self, places: Places) -> None:
+        async with places(FOREVER) as place:
             first, asked = await left(place, "1; grace=0.01")
             await gone(asked)
             assert (await only(place.server, first)).cancelled_by == "client"
-        async with with_settings(tmp_path, "[resume]\ngrace_s = 0\n") as place:
+        async with places(AT_ONCE) as place:
             first, asked = await left(place, "1; grace=600")
             await gone(asked)
 
-    async def test_forever_is_to_its_end(self, tmp_path: Path) -> None:
-        async with with_settings(tmp_path, '[resume]\ngrace_s = "forever"\n') as place:
+    async def test_forever_is_to_its_end(self, places: Places) -> None:
+        async with places(FOREVER) as place:
             first, asked = await left(place)
             await asked.end(says(" two") + END)
             record = await only(place.server, first)
             assert (record.status, record.text_chars) == (Status.COMPLETED, 7)
             assert OPENAI.text((await get(place.server, first.headers[ADDRESS])).body) == "one two"
 
-    async def test_who_comes_back_in_time_stops_the_clock(self, tmp_path: Path) -> None:
-        async with with_settings(tmp_path, "[resume]\ngrace_s = 0.3\n") as place:
+    async def test_who_comes_back_in_time_stops_the_clock(self, places: Places) -> None:
+        async with places("") as place:
             first, asked = await left(place)
+            assert running_out(place.server) == [True]
             async with asking(place.server.port, first.headers[ADDRESS], method="GET") as second:
                 await second.until(b"one")
-                await asyncio.sleep(0.5)  # longer than the grace: what is shown is that it does not run
+                assert running_out(place.server) == [False]
                 await asked.end(says(" two") + END)
                 assert OPENAI.finished(await second.rest())
             assert (await only(place.server, first)).status is Status.COMPLETED
+
+
+def running_out(server: Lab) -> list[bool]:
+    """Of each call that runs, whether its grace does."""
+    return server.on_loop(lambda: [call._timer is not None for call in server.inside.services.logged._running.values()])
 
 
 async def get_cut(server: Lab, path: str) -> bytes:
@@ -357,8 +384,8 @@ def quoted(text: str) -> str:
 
 
 class TestWhose:
-    async def test_it_is_there_for_its_own_key_and_for_nobody_else(self, tmp_path: Path) -> None:
-        async with with_settings(tmp_path, KEYS) as place:
+    async def test_it_is_there_for_its_own_key_and_for_nobody_else(self, places: Places) -> None:
+        async with places(KEYS) as place:
             first, asked = await left(place, key=ANN)
             address = first.headers[ADDRESS]
             assert code(await get(place.server, address)) == (401, "invalid_api_key")
@@ -368,16 +395,16 @@ class TestWhose:
             assert (await get(place.server, address, ANN)).status == 200
             assert code(await get(place.server, f"/resume/{'0' * 32}", BOB)) == (404, "call_not_found")
 
-    async def test_an_end_that_is_gone_is_nobody_elses_business(self, tmp_path: Path) -> None:
-        async with with_settings(tmp_path, KEYS + "[resume]\nttl_s = 0.05\n") as place:
+    async def test_an_end_that_is_gone_is_nobody_elses_business(self, places: Places) -> None:
+        async with places(KEYS + BRIEFLY) as place:
             first, asked = await left(place, key=ANN)
             await asked.end(END)
             await until(lambda: statistics(place.server)[:2] == (0, 0), "it is gone")
             assert code(await get(place.server, first.headers[ADDRESS], ANN)) == (410, "log_gone")
             assert code(await get(place.server, first.headers[ADDRESS], BOB)) == (404, "call_not_found")
 
-    async def test_a_key_may_make_all_its_calls_resumable(self, tmp_path: Path) -> None:
-        async with with_settings(tmp_path, KEYS) as place:
+    async def test_a_key_may_make_all_its_calls_resumable(self, places: Places) -> None:
+        async with places(KEYS) as place:
             async with streaming(place, wish=None, key=BOB) as (answer, asked):
                 assert ADDRESS in answer.headers
             async with streaming(place, wish="0", key=BOB) as (answer, other):
@@ -385,9 +412,8 @@ class TestWhose:
             await gone(other)
             await asked.end(END)
 
-    async def test_a_key_of_the_database_too(self, tmp_path: Path) -> None:
-        admin = '[keys.admin]\nkey = "key-of-the-admin-itself"\nrole = "admin"\n'
-        async with with_settings(tmp_path, admin) as place:
+    async def test_a_key_of_the_database_too(self, places: Places) -> None:
+        async with places(KEYS) as place:
             issued = {}
             for name, resumable in (("kept", True), ("plain", False)):
                 body = {"name": name, "resumable": resumable}
@@ -418,10 +444,9 @@ class TestWhose:
 
 
 class TestRoom:
-    async def test_ended_answers_make_room_the_oldest_first(self, tmp_path: Path) -> None:
-        more = f"[resume]\ncall_bytes = {64 * 1024}\ntotal_bytes = {64 * 1024}\n"
-        async with with_settings(tmp_path, more) as place:
-            answers = []
+    async def test_ended_answers_make_room_the_oldest_first(self, places: Places) -> None:
+        async with places(LITTLE_IN_ALL) as place:
+            answers, before = [], statistics(place.server).evicted
             for _ in range(3):
                 async with streaming(place) as (answer, asked):
                     for _ in range(8):
@@ -433,11 +458,11 @@ class TestRoom:
                 assert statistics(place.server).held_bytes <= 64 * 1024
             found = [(await get(place.server, a.headers[ADDRESS])).status for a in answers]
             assert found == [410, 200, 200]
-            assert statistics(place.server).evicted == 1
+            assert statistics(place.server).evicted == before + 1
 
-    async def test_where_nothing_can_make_room_a_call_is_a_plain_one(self, tmp_path: Path) -> None:
-        more = f"[resume]\ncall_bytes = {64 * 1024}\ntotal_bytes = {64 * 1024}\n"
-        async with with_settings(tmp_path, more) as place:
+    async def test_where_nothing_can_make_room_a_call_is_a_plain_one(self, places: Places) -> None:
+        async with places(LITTLE_IN_ALL) as place:
+            before = statistics(place.server).refused
             first, one = await left(place)
             for _ in range(30):
                 await one.send(says("x" * 3000))
@@ -446,10 +471,10 @@ class TestRoom:
                 assert ADDRESS not in second.headers
             await gone(two)
             assert ADDRESS in first.headers
-            assert statistics(place.server).refused == 1
+            assert statistics(place.server).refused == before + 1
 
-    async def test_a_longer_answer_than_is_kept_is_whole_for_whoever_reads_it(self, tmp_path: Path) -> None:
-        async with with_settings(tmp_path, f"[resume]\ncall_bytes = {64 * 1024}\n") as place:
+    async def test_a_longer_answer_than_is_kept_is_whole_for_whoever_reads_it(self, places: Places) -> None:
+        async with places(LITTLE) as place:
             async with streaming(place) as (answer, asked):
                 for number in range(100):
                     await asked.send(says(f"{number} " * 1000))
@@ -460,10 +485,10 @@ class TestRoom:
             after = len(body) - 1000
             assert (await get(place.server, f"{answer.headers[ADDRESS]}?after={after}")).body == body[after:]
 
-    async def test_an_endless_answer_that_nobody_reads_stops_being_made(self, tmp_path: Path) -> None:
+    async def test_an_endless_answer_that_nobody_reads_stops_being_made(self, places: Places) -> None:
         """The log is full, so its upstream is not read; and at the end of the grace it is closed."""
         bots.fresh()
-        async with with_settings(tmp_path, f"[resume]\ncall_bytes = {64 * 1024}\ngrace_s = 2\n") as place:
+        async with places(LITTLE) as place:
             async with asking(place.server.port, OPENAI.path, talk("bots/any"), {WISH: "1; grace=0.5"}) as answer:
                 await answer.until(b"word")
             await unread(place.server)
@@ -474,8 +499,8 @@ class TestRoom:
 
 
 class TestSettings:
-    async def test_switched_off_every_call_is_plain(self, tmp_path: Path) -> None:
-        async with with_settings(tmp_path, "[resume]\nenabled = false\n" + KEYS) as place:
+    async def test_switched_off_every_call_is_plain(self, places: Places) -> None:
+        async with places("[resume]\nenabled = false\n" + KEYS) as place:
             async with streaming(place, key=BOB) as (answer, asked):
                 assert ADDRESS not in answer.headers
             await gone(asked)
@@ -492,7 +517,7 @@ class TestSettings:
 
 async def test_a_shutdown_ends_it_as_any_call(tmp_path: Path) -> None:
     """Whoever reads is told so, and one that nobody reads has its record too."""
-    async with with_settings(tmp_path, "") as place:
+    async with placed(tmp_path, config) as place:
         unheard, _ = await left(place)
         async with streaming(place) as (answer, _):
             place.server.stop()
@@ -507,3 +532,16 @@ async def test_a_shutdown_ends_it_as_any_call(tmp_path: Path) -> None:
         (Status.CANCELLED, "shutdown")
     }
     assert len(found) == 2
+
+
+async def test_of_what_is_gone_only_so_much_is_known(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logged, "REMEMBERED", 2)
+    async with places(BRIEFLY) as place:
+        answers = []
+        for _ in range(3):
+            async with asking(place.server.port, OPENAI.path, talk("scripted/scripted"), {WISH: "1"}) as answer:
+                await answer.rest()
+            await until(lambda: statistics(place.server)[:2] == (0, 0), "it is gone")
+            answers.append(answer)
+        found = [(await get(place.server, answer.headers[ADDRESS])).status for answer in answers]
+        assert found == [404, 410, 410]

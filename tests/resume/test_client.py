@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -15,6 +16,7 @@ import rivermouth
 from rivermouth.store.port import Status
 from tests.engine.lab import Lab, lab
 from tests.engine.words import PLAIN
+from tests.promises import DOCS, ROOT
 from tests.resume.scissors import Scissors
 from tests.sdk import node
 
@@ -25,7 +27,7 @@ WORDS: Final = " ".join(TEXT.split())
 """As the scripted model says it again."""
 TALK: Final[list[Any]] = [{"role": "user", "content": TEXT}]
 TOOL: Final[dict[str, Any]] = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
-SEEDS: Final = range(3)
+SEEDS: Final = range(10 if os.environ.get("RIVERMOUTH_THOROUGH") else 1)
 
 
 @pytest.fixture(scope="module")
@@ -105,6 +107,22 @@ async def test_anthropic_async(server: Lab, seed: int) -> None:
         assert wire.cuts > 4
 
 
+def shown(language: str) -> str:
+    """The example of that language in the page."""
+    page = (DOCS / "resume.md").read_text(encoding="utf-8")
+    return page.partition(f"```{language}\n")[2].partition("```")[0]
+
+
+def test_the_example_for_python(server: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+    with Scissors(server.port, 5) as wire:
+        code = shown("python").replace("http://127.0.0.1:8080", wire.url).replace('"scripted"', '"scripted/scripted"')
+        inside: dict[str, Any] = {}
+        exec(code, inside)
+        inside["http"].close()
+        assert wire.cuts > 4
+    assert "Tell me of the river." in capsys.readouterr().out
+
+
 @pytest.fixture(scope="module")
 def seen(server: Lab) -> dict[str, Any]:
     try:
@@ -135,3 +153,9 @@ class TestJs:
     @pytest.mark.parametrize("how", ["gone", "dead"])
     def test_a_rest_that_is_not_there_is_the_error_that_it_was(self, seen: dict[str, Any], how: str) -> None:
         assert seen[how] is not None
+
+    def test_the_example_in_the_page(self, server: Lab, seen: dict[str, Any]) -> None:
+        helper = (ROOT / "clients" / "js" / "resuming.mjs").as_uri()
+        code = shown("js").replace("./resuming.mjs", helper).replace("'scripted'", "'scripted/scripted'")
+        code = code.replace("http://127.0.0.1:8080", server.url)
+        assert "Tell me of the river." in node.said(code)

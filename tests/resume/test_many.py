@@ -1,6 +1,6 @@
 """Many resumable streams at once: what their logs hold has its bound, and so has what the process takes for them.
 
-The server is a process of its own, so what it holds can be measured.  In the suite 60 streams; `make fault LINE=F35`
+The server is a process of its own, so what it holds can be measured.  In the suite 30 streams; `make fault LINE=F35`
 takes 1,000.  A part of the clients reads to the end, one leaves in the middle and comes back, one leaves for good.
 """
 
@@ -42,7 +42,7 @@ class Load(NamedTuple):
     total_bytes: int
 
 
-SMALL: Final = Load(60, 300, 2 * MIB)
+SMALL: Final = Load(30, 300, MIB)
 LARGE: Final = Load(1_000, 300, 16 * MIB)
 
 

@@ -74,10 +74,21 @@ def _fetch(limit_s: float) -> str | None:
 
 def run(script: str, *arguments: str) -> dict[str, Any]:
     """The document that a script of tests/sdk/js writes as its only output; fails with what it said otherwise."""
+    seen: dict[str, Any] = json.loads(_output(HERE / script, *arguments))
+    return seen
+
+
+def said(code: str) -> str:
+    """What a module with that text writes, among the packages."""
+    return _output("--input-type=module", "--eval", code)
+
+
+def _output(*arguments: str | Path) -> str:
     node = hatch_build.of_wheel()
     assert node is not None
     done = subprocess.run(
-        [node.program, HERE / script, *arguments],
+        [node.program, *arguments],
+        cwd=HERE,
         capture_output=True,
         text=True,
         timeout=SCRIPT_S,
@@ -85,8 +96,7 @@ def run(script: str, *arguments: str) -> dict[str, Any]:
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, ""), done.stderr[-4000:]
-    seen: dict[str, Any] = json.loads(done.stdout)
-    return seen
+    return done.stdout
 
 
 if __name__ == "__main__":

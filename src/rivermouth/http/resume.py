@@ -34,9 +34,6 @@ from rivermouth.wire.sse import with_offset
 
 PREFIX: Final = "/resume/"
 ASKED: Final = "x-rivermouth-resumable"
-ADDRESS: Final = "x-rivermouth-resume"
-LENGTH: Final = b"x-rivermouth-resume-length"
-COMPLETE: Final = b"x-rivermouth-resume-complete"
 WISH: Final = re.compile(r"(0|1|ids)(?:\s*;\s*grace=(\d{1,9}(?:\.\d{1,3})?))?", re.ASCII)
 OFFSET: Final = re.compile(r"\d{1,18}", re.ASCII)
 CONTENT_LENGTH: Final = b"content-length"
@@ -102,7 +99,7 @@ class Logging:
         address = f"{self._base_path}{PREFIX}{call.id}"
         log = logged.log
         entries = Numbered(log) if wish.ids and call.streams else log
-        headers = [*identity, (ADDRESS.encode(), address.encode())]
+        headers = [*identity, (b"x-rivermouth-resume", address.encode())]
         return AsgiSink(_into(entries), call.dialect, call.surface, call.id, headers, log.break_off, entries.write)
 
     def run(self, logged: LoggedCall, work: Coroutine[Any, Any, None]) -> None:
@@ -227,7 +224,10 @@ class Resumption:
     async def _tell(self, logged: LoggedCall, connection: Connection) -> None:
         log = logged.log
         complete = log.ended and not log.broken
-        told = [(LENGTH, str(log.end).encode()), (COMPLETE, b"true" if complete else b"false")]
+        told = [
+            (b"x-rivermouth-resume-length", str(log.end).encode()),
+            (b"x-rivermouth-resume-complete", b"true" if complete else b"false"),
+        ]
         await connection.answer(200, [*identity(logged.id, None), *told, (b"cache-control", b"no-store")])
 
 
