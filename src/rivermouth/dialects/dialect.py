@@ -35,10 +35,10 @@ class Operation(StrEnum):
     PULL = "pull"
     COPY = "copy"
     DELETE = "delete"
-    KEPT = "kept"
-    KEPT_DELETE = "kept_delete"
-    KEPT_CANCEL = "kept_cancel"
-    KEPT_INPUT = "kept_input"
+    KEPT = "kept_answer"
+    KEPT_DELETE = "delete_kept_answer"
+    KEPT_CANCEL = "cancel_kept_answer"
+    KEPT_INPUT = "input_of_kept_answer"
 
 
 class Route(msgspec.Struct, frozen=True, kw_only=True):
