@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from rivermouth.dialects.bedrock_invoke import DIALECT
 from rivermouth.dialects.bedrock_invoke.framing import BINARY_TYPE, PLAIN_TYPE, FrameReader, variant
-from rivermouth.dialects.bedrock_invoke.tables import TITAN_OUT, WORDINGS
+from rivermouth.dialects.bedrock_invoke.tables import TITAN_OUT
 from rivermouth.ir.errors import ApiError, Kind, WireError
 from rivermouth.ir.events import Error, Event, Finish, PartKind, Reason, TextDelta, Usage
+from rivermouth.vendors.bedrock.words import WORDINGS
 from rivermouth.wire import aws_eventstream as wire
 from rivermouth.wire.frame import Frame
 from tests.dialects.bedrock_invoke.case import (
