@@ -74,6 +74,7 @@ _OTHERWISE: Final[tuple[Form, ...]] = (
     Form(dialect="cohere_v1", body="cohere_v1", silence={"message": "", "chat_history": []}, silence_param="message"),
     Form(dialect="cohere_v2", body="cohere_v2", holds_arguments=False),
     Form(dialect="tgi", body="tgi", nameless=frozenset({"compat", "generate", "generate_stream"})),
+    Form(dialect="bedrock_converse", body="bedrock_converse", model_param="modelId", ids=r'"toolUseId": "c\d+", '),
     Form(**_INVOKED, body="anthropic", model="anthropic.asked"),
     Form(
         **_INVOKED,

@@ -61,6 +61,12 @@ WAYS: Final[dict[str, Way]] = {
         stream_options={"include_usage": True},
     ),
     "tgi-native": Way("tgi", "/tgi/generate_stream", {"inputs": "Hi", "parameters": {"details": True}}),
+    "bedrock_converse": _main(
+        "bedrock_converse",
+        f"/bedrock/model/{MODEL}/converse-stream",
+        messages=[{"role": "user", "content": [{"text": "Hi"}]}],
+        additionalModelResponseFieldPaths=["/stop_sequence"],
+    ),
     "bedrock_invoke": _main("bedrock_invoke", f"/bedrock/model/anthropic.{MODEL}/{_INVOKE}", **_CLAUDE),
     "bedrock_invoke-titan": Way("bedrock_invoke", f"/bedrock/model/amazon.titan/{_INVOKE}", {"inputText": "Hi"}),
     "bedrock_invoke-binary": Way("bedrock_invoke", f"/model/anthropic.{MODEL}/{_INVOKE}", _CLAUDE),
