@@ -119,7 +119,7 @@ def through(client: Form, upstream: Form, request: Request) -> tuple[Request, se
     return parsed(upstream, again), {*outgoing.losses, *again.losses}
 
 
-FLAT: Final = {"bedrock_invoke-titan"}
+FLAT: Final = {"bedrock_invoke-titan", "bedrock_invoke-mistral"}
 """Bodies with one text for the whole talk, instructions included: it is all there, and nobody knows who said it."""
 
 

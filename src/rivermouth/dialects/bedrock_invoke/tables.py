@@ -33,25 +33,46 @@ TITAN_IN: Final[dict[str, Reason]] = {
 }
 
 
+LLAMA_OUT: Final[dict[Reason, str]] = {
+    Reason.STOP: "stop",
+    Reason.LENGTH: "length",
+    Reason.TOOL_CALLS: "stop",
+    Reason.CONTENT_FILTER: "stop",
+}
+LLAMA_IN: Final[dict[str, Reason]] = {"stop": Reason.STOP, "length": Reason.LENGTH}
+MISTRAL_OUT: Final[dict[Reason, str]] = LLAMA_OUT
+MISTRAL_IN: Final[dict[str, Reason]] = LLAMA_IN
+
 # Model ids -> whose body they take.  An inference profile has a region before it; what names nobody is asked as the
-# first of the table, which has the most to say.
+# first of the table, which has the most to say.  Not every model of a vendor takes the vendor's body: newer ones have
+# others, and all of them are spoken to by Converse.
 ANTHROPIC: Final = "anthropic"
 TITAN: Final = "titan"
+NOVA: Final = "nova"
+LLAMA: Final = "llama"
+MISTRAL: Final = "mistral"
+COHERE: Final = "cohere"
 MODELS: Final[tuple[tuple[re.Pattern[str], str | None], ...]] = (
     (re.compile(r"(?:^|[./])anthropic\.|claude"), ANTHROPIC),
     (re.compile(r"(?:^|[./])amazon\.titan|(?:^|[./])titan"), TITAN),
-    (re.compile(r"(?:^|[./])(?:ai21|amazon|cohere|deepseek|google|luma|meta|minimax|mistral|moonshot|moonshotai|nvidia"
+    (re.compile(r"(?:^|[./])amazon\.nova|(?:^|[./])nova"), NOVA),
+    (re.compile(r"(?:^|[./])meta\.llama"), LLAMA),
+    (re.compile(r"(?:^|[./])mistral\.(?:devstral|magistral|ministral|pixtral|voxtral|mistral-large-(?!2402))"), None),
+    (re.compile(r"(?:^|[./])mistral\."), MISTRAL),
+    (re.compile(r"(?:^|[./])cohere\.command-[ar]"), COHERE),
+    (re.compile(r"(?:^|[./])(?:ai21|amazon|cohere|deepseek|google|luma|meta|minimax|moonshot|moonshotai|nvidia"
                 r"|openai|qwen|stability|twelvelabs|writer|zai)\."), None),
 )  # fmt: skip
 
-# What the bodies cannot carry beyond the losses of the vendor's own dialect, as `build_request` names it.
-TITAN_LOSSES: Final = frozenset(
+# What the bodies of one text cannot carry, or not all of them, as `build_request` names it.
+TEXT_LOSSES: Final = frozenset(
     {
         "context_tokens",
         "frequency_penalty",
         "keep_alive_s",
         "logit_bias",
         "logprobs",
+        "messages.control_tokens",
         "messages.reasoning",
         "metadata",
         "keep_end",
@@ -60,6 +81,8 @@ TITAN_LOSSES: Final = frozenset(
         "raw",
         "repetition_penalty",
         "seed",
+        "stop",
+        "temperature",
         "thinking",
         "top_k",
         "top_logprobs",
