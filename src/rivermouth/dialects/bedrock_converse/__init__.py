@@ -46,7 +46,7 @@ from rivermouth.dialects.bedrock_converse.reply import encode_reply, parse_reply
 from rivermouth.dialects.bedrock_converse.tables import CONVERSE, CONVERSE_STREAM, LOSSES, NAME
 from rivermouth.dialects.dialect import Dialect, Failure, Key, Operation, Route, Surface
 from rivermouth.ir.errors import ApiError
-from rivermouth.vendors.bedrock.failures import error_body, read_error, status_of, type_headers
+from rivermouth.vendors.bedrock.failures import error_body, read_error, status_of, type_of
 from rivermouth.wire.aws_eventstream import MEDIA_TYPE, EventStreamReader
 
 
@@ -57,7 +57,7 @@ def auth(key: str) -> Mapping[str, str]:
 
 def encode_error(error: ApiError, call_id: str) -> Failure:
     """An error before the stream."""
-    return Failure(status=status_of(error), body=error_body(error), headers=type_headers(error))
+    return Failure(status=status_of(error), body=error_body(error), headers={"x-amzn-errortype": type_of(error)})
 
 
 def parse_error(status: int, headers: Mapping[str, str], body: bytes) -> ApiError:

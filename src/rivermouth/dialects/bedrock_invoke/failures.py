@@ -15,7 +15,7 @@ from rivermouth.vendors.bedrock.failures import (
     message_error,
     read_error,
     status_of,
-    type_headers,
+    type_of,
 )
 from rivermouth.wire import json
 from rivermouth.wire.frame import Frame
@@ -26,7 +26,7 @@ _PEEK_BYTES: Final = 48  # a plain frame that is a failure begins with its membe
 
 def encode_error(error: ApiError, call_id: str) -> Failure:
     """An error before the stream."""
-    return Failure(status=status_of(error), body=error_body(error), headers=type_headers(error))
+    return Failure(status=status_of(error), body=error_body(error), headers={"x-amzn-errortype": type_of(error)})
 
 
 def parse_error(status: int, headers: Mapping[str, str], body: bytes) -> ApiError:

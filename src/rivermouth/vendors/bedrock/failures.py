@@ -38,9 +38,9 @@ def status_of(error: ApiError) -> int:
     return error.status if error.status != ADVICE[error.kind].status else WORDINGS[error.kind].status
 
 
-def type_headers(error: ApiError) -> dict[str, str]:
-    """Without this header a client would know nothing but the status."""
-    return {TYPE_HEADER: WORDINGS[error.kind].type}
+def type_of(error: ApiError) -> str:
+    """What stands in the header `x-amzn-errortype`, without which a client would know nothing but the status."""
+    return WORDINGS[error.kind].type
 
 
 def error_body(error: ApiError) -> bytes:
