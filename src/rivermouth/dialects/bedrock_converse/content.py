@@ -25,7 +25,7 @@ class _Source(msgspec.Struct):
     """Exactly one of them."""
 
     data: str | None = msgspec.field(name="bytes", default=None)
-    bucket: json.Raw | None = msgspec.field(name="s3Location", default=None)
+    bucket: dict[str, Any] | None = msgspec.field(name="s3Location", default=None)
     text: str | None = None
     content: list[dict[str, Any]] | None = None
 

@@ -24,7 +24,7 @@ MINTED_HIDDEN: Final = b64encode(MINTED[: len(MINTED) // 3 * 3].encode()).decode
 def hidden_to_wire(signature: str) -> str:
     """Base64 that any client decodes and encodes to the same text."""
     own = signature.removeprefix(NATIVE)
-    if own != signature and not own.startswith(MINTED_HIDDEN) and _is_canonical(own):
+    if own and own != signature and not own.startswith(MINTED_HIDDEN) and _is_canonical(own):
         return own
     return b64encode(_MARK + signature.encode("utf-8", "surrogatepass")).decode()
 

@@ -13,23 +13,27 @@ from rivermouth.ir.events import Usage
 
 
 class Counts(msgspec.Struct):
-    """The wire's `usage` object."""
+    """The wire's `usage` object; Nova's own body has other names for two."""
 
     input: int | None = msgspec.field(name="inputTokens", default=None)
     output: int | None = msgspec.field(name="outputTokens", default=None)
     read: int | None = msgspec.field(name="cacheReadInputTokens", default=None)
     written: int | None = msgspec.field(name="cacheWriteInputTokens", default=None)
+    nova_read: int | None = msgspec.field(name="cacheReadInputTokenCount", default=None)
+    nova_written: int | None = msgspec.field(name="cacheWriteInputTokenCount", default=None)
 
 
 def to_neutral(counts: Counts | None) -> Usage | None:
     """The neutral counts, or None if nothing was said."""
     if counts is None:
         return None
+    read = counts.nova_read if counts.read is None else counts.read
+    written = counts.nova_written if counts.written is None else counts.written
     usage = Usage(
-        input_tokens=None if counts.input is None else counts.input + (counts.read or 0) + (counts.written or 0),
+        input_tokens=None if counts.input is None else counts.input + (read or 0) + (written or 0),
         output_tokens=counts.output,
-        cached_tokens=counts.read,
-        cache_write_tokens=counts.written,
+        cached_tokens=read,
+        cache_write_tokens=written,
     )
     return None if usage == Usage() else usage
 
