@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rivermouth.dialects import discover
-from rivermouth.dialects.anthropic import DIALECT, arguments, encoder, opaque, parse, tables
+from rivermouth.dialects.anthropic import DIALECT, encoder, opaque, parse, tables
 from rivermouth.dialects.dialect import Operation
 from rivermouth.ir.errors import Kind
 from rivermouth.ir.events import PartKind, Reason
 from rivermouth.ir.request import Choose
-from rivermouth.wire import json
+from rivermouth.wire import arguments, json
 from tests.dialects.anthropic.case import route
 
 OWN = {"/anthropic/v1", "/v1/v1", "/anthropic/v1/v1"}

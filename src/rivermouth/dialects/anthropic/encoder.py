@@ -15,7 +15,6 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, ClassVar, Final
 
-from rivermouth.dialects.anthropic import arguments
 from rivermouth.dialects.anthropic.errors import encode_stream_error
 from rivermouth.dialects.anthropic.opaque import signature_to_wire, tool_id_to_wire
 from rivermouth.dialects.anthropic.tables import stop_reason_of
@@ -39,7 +38,7 @@ from rivermouth.ir.events import (
 )
 from rivermouth.ir.lanes import WAITING_CAP_CHARS, said_chars
 from rivermouth.ir.media import sentence
-from rivermouth.wire import json, sse
+from rivermouth.wire import arguments, json, sse
 from rivermouth.wire.stencil import Stencil
 
 _STOP: Final = b'event: content_block_stop\ndata: {"type":"content_block_stop","index":%d}\n\n'

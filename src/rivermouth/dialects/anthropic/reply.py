@@ -6,7 +6,6 @@ from typing import Any, Final
 
 import msgspec
 
-from rivermouth.dialects.anthropic import arguments
 from rivermouth.dialects.anthropic import usage as counts
 from rivermouth.dialects.anthropic.errors import parse_stream_error
 from rivermouth.dialects.anthropic.opaque import (
@@ -23,7 +22,7 @@ from rivermouth.ir.media import sentence_for
 from rivermouth.ir.names import quoted
 from rivermouth.ir.reply import Choice, Reply, ReplyPart
 from rivermouth.ir.request import File, Image, Reasoning, Refusal, Text, ToolCall
-from rivermouth.wire import json
+from rivermouth.wire import arguments, json
 
 
 class _Block(msgspec.Struct):

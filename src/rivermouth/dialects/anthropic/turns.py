@@ -17,7 +17,6 @@ from typing import Any, Final
 
 import msgspec
 
-from rivermouth.dialects.anthropic import arguments
 from rivermouth.dialects.anthropic.content import ANY_IMAGE
 from rivermouth.dialects.anthropic.opaque import native, tool_id_to_wire
 from rivermouth.dialects.anthropic.tables import IMAGE_TYPES
@@ -35,7 +34,7 @@ from rivermouth.ir.request import (
     ToolCall,
     ToolResult,
 )
-from rivermouth.wire import json
+from rivermouth.wire import arguments, json
 
 Block = dict[str, Any]
 

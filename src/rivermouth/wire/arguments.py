@@ -1,4 +1,4 @@
-"""Tool arguments: JSON text in the neutral model, a JSON object on this wire."""
+"""Tool arguments: JSON text in the neutral model, a JSON object on wires that have one there."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rivermouth.wire import json
 def to_object(text: str) -> bytes:
     """One JSON object on one line.  "" and null mean {}; what is no object, or no JSON, is wrapped as {"input": ...}.
 
-    A model may write anything; a client of this dialect parses what it gets and raises if it is no object.
+    A model may write anything; the client of such a wire parses what it gets and raises if it is no object.
     """
     stripped = text.strip()
     if not stripped:
