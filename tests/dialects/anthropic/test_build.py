@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from rivermouth.dialects.anthropic import DIALECT
 from rivermouth.dialects.anthropic.tables import DEFAULT_MAX_TOKENS, LOSSES
-from rivermouth.dialects.anthropic.turns import NO_RESULT, NO_USER
+from rivermouth.dialects.anthropic.turns import NO_USER
 from rivermouth.ir.errors import ApiError, Kind
 from rivermouth.ir.request import (
     Audio,
@@ -33,6 +33,7 @@ from rivermouth.ir.request import (
     ToolChoice,
     ToolResult,
 )
+from rivermouth.ir.turns import NO_RESULT
 from tests.dialects.anthropic.case import build, parse, route
 from tests.strategies import requests, response_formats, thinkings
 

@@ -1,26 +1,6 @@
-"""Tool arguments: JSON text in the neutral model, a JSON object on this wire."""
+"""Tool arguments as they stream to a client, which parses them piece by piece and raises if they are no object."""
 
 from __future__ import annotations
-
-from rivermouth.ir.errors import WireError
-from rivermouth.wire import json
-
-
-def to_object(text: str) -> bytes:
-    """One JSON object on one line.  "" and null mean {}; what is no object, or no JSON, is wrapped as {"input": ...}.
-
-    A model may write anything; a client of this dialect parses what it gets and raises if it is no object.
-    """
-    stripped = text.strip()
-    if not stripped:
-        return b"{}"
-    try:
-        value = json.decode(stripped.encode("utf-8", "replace"))
-    except WireError:
-        return json.encode({"input": text})
-    if isinstance(value, dict):
-        return json.encode(value)
-    return b"{}" if value is None else json.encode({"input": value})
 
 
 def begins_object(text: str) -> bool | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from rivermouth.dialects.anthropic.opaque import MINTED
 from rivermouth.dialects.anthropic.parse import NAME
 from rivermouth.dialects.anthropic.tables import (
     BUDGET_ONLY,
@@ -16,6 +15,7 @@ from rivermouth.dialects.anthropic.tables import (
 from rivermouth.dialects.anthropic.turns import Turns, thinking_allowed
 from rivermouth.dialects.dialect import Outgoing
 from rivermouth.ir.errors import invalid
+from rivermouth.ir.opaque import holds_sealed, sealed
 from rivermouth.ir.request import Choose, Format, Original, Request, Thinking, Tool, check_translatable
 from rivermouth.wire import json
 
@@ -73,8 +73,8 @@ def _repeat(request: Request, original: Original, model: str) -> Outgoing:
     said = "stream" in fields and bytes(fields["stream"]) == b"true"
     if said is not request.stream:
         fields["stream"] = json.raw(request.stream)
-    if MINTED.encode() in bytes(fields["messages"]):
-        turns = _without_minted(fields["messages"])
+    if holds_sealed(bytes(fields["messages"])):
+        turns = _without_sealed(fields["messages"])
         fields["messages"] = json.raw(turns)
         if request.thinking is not None and request.thinking.enabled and not thinking_allowed(turns):
             fields.pop("thinking", None)
@@ -83,23 +83,23 @@ def _repeat(request: Request, original: Original, model: str) -> Outgoing:
     return Outgoing(path=PATH, body=json.encode(fields), headers=headers, losses=losses)
 
 
-def _without_minted(messages: json.Raw) -> list[dict[str, Any]]:
+def _without_sealed(messages: json.Raw) -> list[dict[str, Any]]:
     kept: list[dict[str, Any]] = []
     for turn in json.convert(json.decode(messages), list[dict[str, Any]]):
         content = turn.get("content")
         if isinstance(content, list):
-            content = [block for block in content if not _minted(block)]
+            content = [block for block in content if not _sealed(block)]
             if not content:
                 continue
         kept.append({**turn, "content": content})
     return kept
 
 
-def _minted(block: Any) -> bool:
+def _sealed(block: Any) -> bool:
     if not isinstance(block, dict) or block.get("type") not in ("thinking", "redacted_thinking"):
         return False
     proof = block.get("signature" if block["type"] == "thinking" else "data")
-    return isinstance(proof, str) and proof.startswith(MINTED)
+    return isinstance(proof, str) and sealed(proof)
 
 
 class _Built:

@@ -40,6 +40,7 @@ from rivermouth.ir.events import (
 from rivermouth.ir.lanes import WAITING_CAP_CHARS, said_chars
 from rivermouth.ir.media import sentence
 from rivermouth.wire import json, sse
+from rivermouth.wire.arguments import wrapped
 from rivermouth.wire.stencil import Stencil
 
 MESSAGE_STOP: Final = sse.event("message_stop", b'{"type":"message_stop"}')
@@ -231,13 +232,15 @@ class Encoder:
         start = part.start
         if start.redacted:
             if part.signature is not None:
-                self._open(part, {"type": "redacted_thinking", "data": signature_to_wire(part.signature)}, out)
+                self._open(
+                    part, {"type": "redacted_thinking", "data": signature_to_wire(part.signature, redacted=True)}, out
+                )
         elif start.kind is PartKind.REASONING and (part.signature is not None or self._hot == start.part):
             self._say(part, "", out)
             signature = json.encode(signature_to_wire(part.signature))
             out.append(_delta_head(self._index, b"signature_delta", b"signature") + signature + _TAIL)
         elif part.args and (text := "".join(part.args)).strip():
-            out.append(self._head + json.encode(arguments.to_object(text).decode()) + _TAIL)
+            out.append(self._head + json.encode(bytes(wrapped(text)).decode()) + _TAIL)
         if self._hot == start.part:
             out.append(b'event: content_block_stop\ndata: {"type":"content_block_stop","index":%d}\n\n' % self._index)
             self._index += 1

@@ -6,7 +6,6 @@ from typing import Any, Final
 
 import msgspec
 
-from rivermouth.dialects.anthropic import arguments
 from rivermouth.dialects.anthropic import usage as counts
 from rivermouth.dialects.anthropic.errors import parse_stream_error
 from rivermouth.dialects.anthropic.opaque import (
@@ -24,6 +23,7 @@ from rivermouth.ir.names import quoted
 from rivermouth.ir.reply import Choice, Reply, ReplyPart
 from rivermouth.ir.request import File, Image, Reasoning, Refusal, Text, ToolCall
 from rivermouth.wire import json
+from rivermouth.wire.arguments import wrapped
 
 
 class _Block(msgspec.Struct):
@@ -113,7 +113,7 @@ def _encode_part(part: ReplyPart) -> list[dict[str, Any]]:
         case Reasoning():
             return _encode_reasoning(part)
         case ToolCall():
-            given = msgspec.Raw(arguments.to_object(part.arguments))
+            given = wrapped(part.arguments)
             return [{"type": "tool_use", "id": tool_id_to_wire(part.id), "name": part.name, "input": given}]
         case Image() | File():
             return [{"type": "text", "text": sentence_for(part)}]
@@ -122,7 +122,9 @@ def _encode_part(part: ReplyPart) -> list[dict[str, Any]]:
 def _encode_reasoning(part: Reasoning) -> list[dict[str, Any]]:
     if part.redacted:
         hidden = part.signature is not None
-        return [{"type": "redacted_thinking", "data": signature_to_wire(part.signature)}] if hidden else []
+        return (
+            [{"type": "redacted_thinking", "data": signature_to_wire(part.signature, redacted=True)}] if hidden else []
+        )
     if not part.text and part.signature is None:
         return []
     return [{"type": "thinking", "thinking": part.text, "signature": signature_to_wire(part.signature)}]

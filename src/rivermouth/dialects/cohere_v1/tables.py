@@ -68,7 +68,6 @@ LOSSES: Final = frozenset(
         "thinking",
         "tool.parameters",
         "tool.strict",
-        "tool_result.is_error",
         "top_k",
         "top_logprobs",
         "top_p",

@@ -62,7 +62,6 @@ LOSSES: Final = frozenset(
         "seed",
         "thinking.effort",
         "tool.strict",
-        "tool_result.is_error",
         "top_k",
         "top_logprobs",
         "top_p",

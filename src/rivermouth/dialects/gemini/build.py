@@ -8,7 +8,6 @@ import msgspec
 
 from rivermouth.dialects.dialect import Outgoing
 from rivermouth.dialects.gemini import names
-from rivermouth.dialects.gemini.opaque import MINTED, minted
 from rivermouth.dialects.gemini.parse import JSON_TYPE
 from rivermouth.dialects.gemini.schema import PARAMETERS, RESPONSE, to_wire
 from rivermouth.dialects.gemini.tables import (
@@ -21,6 +20,7 @@ from rivermouth.dialects.gemini.tables import (
     UNSAMPLED,
 )
 from rivermouth.dialects.gemini.turns import Turns, vouch
+from rivermouth.ir.opaque import holds_sealed, sealed
 from rivermouth.ir.request import Choose, Format, Original, Request, Thinking, Tool, check_translatable
 from rivermouth.wire import json
 
@@ -48,10 +48,10 @@ def _repeat(original: Original, model: str) -> bytes:
     fields = dict(original.fields)
     contents = fields.get("contents", msgspec.Raw(b""))
     data = bytes(contents)
-    foreign = MINTED.encode() in data
+    foreign = holds_sealed(data)
     if foreign or (SIGNED_CALLS.match(model) and (b"functionCall" in data or b"function_call" in data)):
         came = _contents(contents)
-        kept = _without_minted(came) if foreign else came
+        kept = _without_sealed(came) if foreign else came
         kept = vouch(kept) if SIGNED_CALLS.match(model) else kept
         if kept != came:
             fields["contents"] = json.raw(kept)
@@ -70,13 +70,13 @@ def _listed(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-def _without_minted(contents: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _without_sealed(contents: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """A thought goes with its foreign signature; any other part loses only that."""
     kept = []
     for content in contents:
         parts = []
         for part in content["parts"]:
-            foreign = [name for name in _SIGNATURES if minted(str(part.get(name) or ""))]
+            foreign = [name for name in _SIGNATURES if sealed(str(part.get(name) or ""))]
             if not foreign:
                 parts.append(part)
             elif not part.get("thought"):

@@ -83,7 +83,7 @@ LOSSES: Final = frozenset(
         "thinking.budget_tokens",
         "thinking.effort",
         "tool.strict",
-        "tool_result.is_error",
+        "messages.tool_result",
         "top_logprobs",
         "user",
     }

@@ -8,15 +8,20 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+import msgspec
+
 from rivermouth.dialects.dialect import Outgoing
+from rivermouth.dialects.openai_chat.opaque import own_detail
 from rivermouth.dialects.openai_chat.outgoing import write_messages
 from rivermouth.dialects.openai_chat.splice import write
 from rivermouth.dialects.openai_chat.tables import BUDGET_EFFORTS, FORMAT_OUT
 from rivermouth.ir.errors import WireError
+from rivermouth.ir.opaque import holds_sealed, opened, sealed
 from rivermouth.ir.request import (
     Choose,
     Format,
     Original,
+    Reasoning,
     Request,
     ResponseFormat,
     Sampling,
@@ -29,6 +34,7 @@ from rivermouth.wire import json
 
 NAME: Final = "openai_chat"
 PATH: Final = "/chat/completions"
+_messages: Final = json.typed(list[json.Raw])
 
 SAMPLING: Final = (
     "temperature",
@@ -83,6 +89,8 @@ def _as_it_came(original: Original, request: Request, model: str) -> bytes:
     """Usage is always asked for, since every call is counted; the relay keeps it from a client that did not ask."""
     fields = dict(original.fields)
     fields["model"] = json.raw(model)
+    if "messages" in fields and holds_sealed(bytes(fields["messages"])):
+        fields["messages"] = msgspec.Raw(_own_details(fields["messages"]))
     if request.stream:
         fields["stream"] = json.raw(value=True)
         fields["stream_options"] = _stream_options(fields.get("stream_options"))
@@ -91,6 +99,34 @@ def _as_it_came(original: Original, request: Request, model: str) -> bytes:
             fields["stream"] = json.raw(value=False)
         fields.pop("stream_options", None)
     return write(fields)
+
+
+def _own_details(messages: json.Raw) -> bytes:
+    """The messages without signatures that this wire has only carried: those that it made are opened."""
+    kept: list[Any] = []
+    for message in json.decode_as(_messages, messages):
+        fields = json.fields(message)
+        if holds_sealed(bytes(fields.get("reasoning_details", b""))):
+            details = [d for d in map(_own, json.decode(fields.pop("reasoning_details"))) if d is not None]
+            if details:
+                fields["reasoning_details"] = json.raw(details)
+            message = json.Raw(write(fields))
+        kept.append(message)
+    return json.encode(kept)
+
+
+def _own(detail: Any) -> Any:
+    """A detail of a client's as an upstream may have it; None for one that it may not."""
+    member = next((m for m in ("data", "signature") if isinstance(detail, dict) and detail.get(m)), None)
+    if member is None or not sealed(str(detail[member])):
+        return detail
+    found = opened(str(detail[member]))
+    part = Reasoning("", found.signature if found is not None else None, redacted=member == "data")
+    own = own_detail(part)
+    if own is None:
+        return None
+    words = {"text": detail["text"]} if detail.get("text") else {}
+    return {**{k: v for k, v in own.items() if k != "text"}, **words, "index": detail.get("index", 0)}
 
 
 def _stream_options(sent: json.Raw | None) -> json.Raw:
