@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rivermouth.wire.arguments import as_object, wrapped
+from rivermouth.wire.arguments import as_object, to_object
 
 
 @given(st.one_of(st.text(), st.recursive(st.none() | st.integers() | st.text(), st.lists).map(json.dumps)))
 def test_arguments_are_always_an_object_on_one_line(text: str) -> None:
-    data = bytes(wrapped(text))
+    data = to_object(text)
     assert isinstance(json.loads(data), dict)
     assert len(data.decode().splitlines()) == 1
 
@@ -33,5 +33,5 @@ def test_arguments_are_always_an_object_on_one_line(text: str) -> None:
     ],
 )
 def test_what_is_no_object_is_wrapped(text: str, written: bytes, is_object: bool) -> None:
-    assert bytes(wrapped(text)) == written
+    assert to_object(text) == written
     assert (as_object(text) is not None) is is_object

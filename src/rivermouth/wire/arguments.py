@@ -1,7 +1,4 @@
-"""Tool arguments: JSON text in the neutral model, a JSON object on many wires.
-
-A model may write anything: its text is only an object if it is valid JSON, and it is not when the token limit cut it.
-"""
+"""Tool arguments: JSON text in the neutral model, a JSON object on wires that have one there."""
 
 from __future__ import annotations
 
@@ -10,16 +7,34 @@ import msgspec
 from rivermouth.ir.errors import WireError
 from rivermouth.wire import json
 
-_EMPTY = ("", "null")
+
+def to_object(text: str) -> bytes:
+    """One JSON object on one line.  "" and null mean {}; what is no object, or no JSON, is wrapped as {"input": ...}.
+
+    A model may write anything; the client of such a wire parses what it gets and raises if it is no object.
+    """
+    stripped = text.strip()
+    if not stripped:
+        return b"{}"
+    try:
+        value = json.decode(stripped.encode("utf-8", "replace"))
+    except WireError:
+        return json.encode({"input": text})
+    if isinstance(value, dict):
+        return json.encode(value)
+    return b"{}" if value is None else json.encode({"input": value})
+
+
+def begins_object(text: str) -> bool | None:
+    """Whether arguments that begin so can be an object; None while only blanks were seen."""
+    stripped = text.lstrip()
+    return stripped.startswith("{") if stripped else None
 
 
 def as_object(text: str) -> msgspec.Raw | None:
-    """The arguments as one line of JSON, numbers as the model wrote them; None when they are no object.
-
-    Blanks and null are {}.
-    """
+    """The object as one line of JSON, numbers as the model wrote them; None for none.  Blanks and null are {}."""
     written = text.strip()
-    if written in _EMPTY:
+    if written in ("", "null"):
         return msgspec.Raw(b"{}")
     try:
         data = written.encode()
@@ -28,15 +43,3 @@ def as_object(text: str) -> msgspec.Raw | None:
         return msgspec.Raw(json.encode(json.decode(data)) if lines else json.line_safe(data))
     except (WireError, UnicodeEncodeError):
         return None
-
-
-def wrapped(text: str) -> msgspec.Raw:
-    """Always an object, compact: what is none is the member "input" of one, as a value or else as its text."""
-    written = text.strip()
-    if written in _EMPTY:
-        return msgspec.Raw(b"{}")
-    try:
-        value = json.decode(written.encode("utf-8", "replace"))
-    except WireError:
-        value = text
-    return msgspec.Raw(json.encode(value if isinstance(value, dict) else {"input": value}))

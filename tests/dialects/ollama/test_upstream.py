@@ -162,6 +162,7 @@ def test_what_is_lost_is_named() -> None:
         messages=(
             Message(Role.USER, (Text("x"),), name="ann"),
             Message(Role.TOOL, (ToolResult("c", is_error=True),)),
+            Message(Role.ASSISTANT, (Reasoning("", "hidden", redacted=True),)),
             *request.messages,
         ),
     )

@@ -17,6 +17,7 @@ from rivermouth.dialects.dialect import Outgoing
 from rivermouth.ir.errors import invalid
 from rivermouth.ir.opaque import holds_sealed, sealed
 from rivermouth.ir.request import Choose, Format, Original, Request, Thinking, Tool, check_translatable
+from rivermouth.vendors.output_caps import clamped, filled, output_cap
 from rivermouth.wire import json
 
 PATH: Final = "/messages"
@@ -110,7 +111,7 @@ class _Built:
         self._request = request
         turns = Turns(request.messages)
         self.losses |= turns.losses
-        self.body: dict[str, Any] = {"model": model, "messages": turns.wire, "max_tokens": request.max_tokens}
+        self.body: dict[str, Any] = {"model": model, "messages": turns.wire, "max_tokens": self._room(model)}
         self._thinking(model, turns)
         self._system()
         self._tools()
@@ -121,9 +122,16 @@ class _Built:
     def _lose(self, name: str) -> None:
         self.losses.add(name)
 
+    def _room(self, model: str) -> int | None:
+        """The answer's limit, no higher than this model takes; None where the client has set none."""
+        room = clamped(self._request.max_tokens, model)
+        if room != self._request.max_tokens:
+            self._lose("max_tokens")
+        return room
+
     def _thinking(self, model: str, turns: Turns) -> None:
         """Thinking yields where the protocol refuses it: under a forced tool, and when calls lost their reasoning."""
-        thinking, room = self._request.thinking, self._request.max_tokens
+        thinking, room = self._request.thinking, self.body["max_tokens"] or output_cap(model)
         choice = self._request.tool_choice
         forced = choice is not None and choice.mode in _FORCED and bool(self._request.tools)
         wanted = None if thinking is None else _wire_thinking(thinking, model)
@@ -133,8 +141,8 @@ class _Built:
         if wanted is not None and wanted["type"] == "enabled" and room is not None and wanted["budget_tokens"] >= room:
             self._lose("thinking.budget_tokens")
             wanted = {**wanted, "budget_tokens": room - 1} if room > MIN_BUDGET_TOKENS else None
-        if room is None:
-            self.body["max_tokens"] = DEFAULT_MAX_TOKENS + (wanted or {}).get("budget_tokens", 0)
+        if self.body["max_tokens"] is None:
+            self.body["max_tokens"] = filled(model, DEFAULT_MAX_TOKENS + (wanted or {}).get("budget_tokens", 0))
         if wanted is not None:
             self.body["thinking"] = wanted
         self._effort(thinking.effort if thinking is not None and thinking.enabled else None, model)

@@ -15,7 +15,6 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, ClassVar, Final
 
-from rivermouth.dialects.anthropic import arguments
 from rivermouth.dialects.anthropic.errors import encode_stream_error
 from rivermouth.dialects.anthropic.opaque import signature_to_wire, tool_id_to_wire
 from rivermouth.dialects.anthropic.tables import stop_reason_of
@@ -39,8 +38,7 @@ from rivermouth.ir.events import (
 )
 from rivermouth.ir.lanes import WAITING_CAP_CHARS, said_chars
 from rivermouth.ir.media import sentence
-from rivermouth.wire import json, sse
-from rivermouth.wire.arguments import wrapped
+from rivermouth.wire import arguments, json, sse
 from rivermouth.wire.stencil import Stencil
 
 MESSAGE_STOP: Final = sse.event("message_stop", b'{"type":"message_stop"}')
@@ -240,7 +238,7 @@ class Encoder:
             signature = json.encode(signature_to_wire(part.signature))
             out.append(_delta_head(self._index, b"signature_delta", b"signature") + signature + _TAIL)
         elif part.args and (text := "".join(part.args)).strip():
-            out.append(self._head + json.encode(bytes(wrapped(text)).decode()) + _TAIL)
+            out.append(self._head + json.encode(arguments.to_object(text).decode()) + _TAIL)
         if self._hot == start.part:
             out.append(b'event: content_block_stop\ndata: {"type":"content_block_stop","index":%d}\n\n' % self._index)
             self._index += 1

@@ -22,8 +22,7 @@ from rivermouth.ir.media import sentence_for
 from rivermouth.ir.names import quoted
 from rivermouth.ir.reply import Choice, Reply, ReplyPart
 from rivermouth.ir.request import File, Image, Reasoning, Refusal, Text, ToolCall
-from rivermouth.wire import json
-from rivermouth.wire.arguments import wrapped
+from rivermouth.wire import arguments, json
 
 
 class _Block(msgspec.Struct):
@@ -113,7 +112,7 @@ def _encode_part(part: ReplyPart) -> list[dict[str, Any]]:
         case Reasoning():
             return _encode_reasoning(part)
         case ToolCall():
-            given = wrapped(part.arguments)
+            given = msgspec.Raw(arguments.to_object(part.arguments))
             return [{"type": "tool_use", "id": tool_id_to_wire(part.id), "name": part.name, "input": given}]
         case Image() | File():
             return [{"type": "text", "text": sentence_for(part)}]

@@ -14,6 +14,8 @@ from base64 import b64decode
 from collections.abc import Iterable
 from typing import Any, Final
 
+import msgspec
+
 from rivermouth.dialects.anthropic.content import ANY_IMAGE
 from rivermouth.dialects.anthropic.opaque import native, tool_id_to_wire
 from rivermouth.dialects.anthropic.tables import IMAGE_TYPES
@@ -32,7 +34,7 @@ from rivermouth.ir.request import (
     ToolResult,
 )
 from rivermouth.ir.turns import LOST, paired
-from rivermouth.wire.arguments import wrapped
+from rivermouth.wire import arguments, json
 
 Block = dict[str, Any]
 
@@ -78,9 +80,7 @@ class Turns:
             case ToolResult():
                 turn.results.append(part)
             case ToolCall():
-                turn.blocks.append(
-                    {"type": "tool_use", "id": part.id, "name": part.name, "input": wrapped(part.arguments)}
-                )
+                turn.blocks.append({"type": "tool_use", "id": part.id, "name": part.name, "input": _input(part)})
             case Reasoning():
                 self._add_reasoning(turn, part)
             case Image() | File() if turn.role == "assistant":
@@ -175,6 +175,10 @@ def _trim_last(wire: list[Block]) -> None:
 
 def _text(text: str) -> Block:
     return {"type": "text", "text": text}
+
+
+def _input(call: ToolCall) -> json.Raw:
+    return msgspec.Raw(arguments.to_object(call.arguments))
 
 
 def _result(result: ToolResult, name: str) -> Block:

@@ -13,8 +13,7 @@ import msgspec
 
 from rivermouth.ir.errors import WireError
 from rivermouth.ir.request import Tool, ToolCall
-from rivermouth.wire import json
-from rivermouth.wire.arguments import wrapped
+from rivermouth.wire import arguments, json
 
 _OUTPUT: Final = "output"
 
@@ -76,7 +75,7 @@ def arguments_text(raw: msgspec.Raw) -> str:
 
 
 def write_call(call: ToolCall) -> dict[str, Any]:
-    return {"id": call.id, "name": call.name, "parameters": wrapped(call.arguments)}
+    return {"id": call.id, "name": call.name, "parameters": msgspec.Raw(arguments.to_object(call.arguments))}
 
 
 def write_outputs(text: str) -> list[Any]:

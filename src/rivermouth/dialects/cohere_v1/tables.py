@@ -54,6 +54,7 @@ LOSSES: Final = frozenset(
         "keep_alive_s",
         "logit_bias",
         "logprobs",
+        "max_tokens",
         "message.name",
         "messages.image",
         "messages.reasoning",

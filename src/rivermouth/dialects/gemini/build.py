@@ -22,6 +22,7 @@ from rivermouth.dialects.gemini.tables import (
 from rivermouth.dialects.gemini.turns import Turns, vouch
 from rivermouth.ir.opaque import holds_sealed, sealed
 from rivermouth.ir.request import Choose, Format, Original, Request, Thinking, Tool, check_translatable
+from rivermouth.vendors.output_caps import clamped
 from rivermouth.wire import json
 
 _PLAIN: Final = "generateContent"
@@ -99,7 +100,7 @@ class _Built:
             texts = [{"text": text.text} for text in request.system if text.text]
             self.body |= {"systemInstruction": {"parts": texts}} if texts else {}
         self._tools()
-        config = self._limits() | self._sampling() | self._format() | self._thinking(model)
+        config = self._limits(model) | self._sampling() | self._format() | self._thinking(model)
         if config:
             self.body["generationConfig"] = config
         self._rest()
@@ -127,11 +128,13 @@ class _Built:
         described = {} if tool.description is None else {"description": tool.description}
         return {"name": tool.name, **described, **to_wire(tool.parameters, PARAMETERS)}
 
-    def _limits(self) -> dict[str, Any]:
+    def _limits(self, model: str) -> dict[str, Any]:
         request = self._request
+        room = clamped(request.max_tokens, model)
+        self._lose("max_tokens", room != request.max_tokens)
         said = {
             "candidateCount": request.n if request.n > 1 else None,
-            "maxOutputTokens": request.max_tokens,
+            "maxOutputTokens": room,
             "stopSequences": list(request.stop) or None,
         }
         return {name: value for name, value in said.items() if value is not None}

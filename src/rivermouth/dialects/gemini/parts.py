@@ -9,10 +9,12 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
+import msgspec
+
 from rivermouth.dialects.gemini.opaque import Place, Signed
 from rivermouth.ir.request import Audio, File, Image, Reasoning, Refusal, Text, ToolCall
 from rivermouth.wire import json
-from rivermouth.wire.arguments import as_object, wrapped
+from rivermouth.wire.arguments import as_object, to_object
 
 WirePart = dict[str, Any]
 TurnPart = Text | Refusal | Reasoning | ToolCall | Image | File | Audio
@@ -103,7 +105,7 @@ def call(part: ToolCall) -> WirePart:
 
 def past_call(part: ToolCall) -> WirePart:
     """A call of the talk, which has a result: always spoken as a call."""
-    return {"functionCall": {"id": part.id, "name": part.name, "args": wrapped(part.arguments)}}
+    return {"functionCall": {"id": part.id, "name": part.name, "args": msgspec.Raw(to_object(part.arguments))}}
 
 
 def image(media_type: str | None, data: str | None, url: str | None) -> WirePart:

@@ -13,7 +13,7 @@ import msgspec
 
 from rivermouth.ir.request import ToolCall
 from rivermouth.wire import json
-from rivermouth.wire.arguments import as_object, wrapped
+from rivermouth.wire.arguments import as_object, to_object
 
 
 def wire_call(call: ToolCall, index: int) -> dict[str, Any] | None:
@@ -24,7 +24,7 @@ def wire_call(call: ToolCall, index: int) -> dict[str, Any] | None:
 
 def past_call(call: ToolCall, index: int) -> dict[str, Any]:
     """A call of the talk, which has a result: always spoken as a call."""
-    return _call(call, index, wrapped(call.arguments))
+    return _call(call, index, msgspec.Raw(to_object(call.arguments)))
 
 
 def _call(call: ToolCall, index: int, arguments: msgspec.Raw) -> dict[str, Any]:

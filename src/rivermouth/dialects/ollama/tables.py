@@ -83,6 +83,7 @@ LOSSES: Final = frozenset(
         "thinking.budget_tokens",
         "thinking.effort",
         "tool.strict",
+        "messages.reasoning",
         "messages.tool_result",
         "top_logprobs",
         "user",

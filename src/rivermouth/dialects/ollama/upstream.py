@@ -78,7 +78,7 @@ def _refuse(request: Request) -> None:
     if request.n > 1:
         raise invalid("this model gives one answer for each request", "n")
     choice = request.tool_choice
-    if choice is not None and choice.mode in (Choose.REQUIRED, Choose.NAMED):
+    if request.tools and choice is not None and choice.mode in (Choose.REQUIRED, Choose.NAMED):
         raise invalid("this model cannot be made to call a tool", "tool_choice")
     if request.local.raw and request.tools:
         raise invalid("a raw prompt cannot have tools", "tools")
@@ -200,6 +200,7 @@ def _content(parts: Iterable[Part], place: str, losses: _Losses) -> dict[str, An
             case Text() | Refusal():
                 texts.append(part.text)
             case Reasoning():
+                losses.note("messages.reasoning", part.redacted)
                 thinking.append(part.text)
             case Image():
                 losses.note("image.detail", part.detail not in (None, "auto"))

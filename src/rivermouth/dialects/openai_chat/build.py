@@ -30,6 +30,7 @@ from rivermouth.ir.request import (
     ToolChoice,
     check_translatable,
 )
+from rivermouth.vendors.output_caps import clamped
 from rivermouth.wire import json
 
 NAME: Final = "openai_chat"
@@ -56,6 +57,7 @@ LOSSES: Final = frozenset(
         "keep_alive_s",
         "context_tokens",
         "raw",
+        "max_tokens",  # more than the model may be asked for
         "metadata",
         "messages.image",
         "messages.reasoning",
@@ -73,7 +75,7 @@ def build_request(request: Request, model: str) -> Outgoing:
     check_translatable(request)
     losses = list(request.unmodelled)
     fields: dict[str, Any] = {"model": model, "messages": write_messages(request, losses)}
-    fields |= _limits(request) | _sampling(request.sampling, losses) | _tools(request)
+    fields |= _limits(request, model, losses) | _sampling(request.sampling, losses) | _tools(request)
     fields |= _thinking(request.thinking, losses) | _format(request.response_format)
     if request.user is not None:
         fields["user"] = request.user
@@ -137,12 +139,13 @@ def _stream_options(sent: json.Raw | None) -> json.Raw:
     return json.Raw(write({**options, "include_usage": json.raw(value=True)}))
 
 
-def _limits(request: Request) -> dict[str, Any]:
+def _limits(request: Request, model: str, losses: list[str]) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     if request.n != 1:
         fields["n"] = request.n
     if request.max_tokens is not None:
-        fields["max_completion_tokens"] = request.max_tokens
+        fields["max_completion_tokens"] = room = clamped(request.max_tokens, model)
+        losses += ["max_tokens"] if room != request.max_tokens else []
     if request.stop:
         fields["stop"] = list(request.stop)
     return fields
