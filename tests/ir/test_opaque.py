@@ -25,13 +25,15 @@ signatures = st.text(min_size=1)
 notes = st.text("0123456789+=@t", max_size=12)
 
 
-@given(signatures, st.booleans(), notes)
-def test_what_is_sealed_is_opened_in_either_form_and_alphabet(signature: str, redacted: bool, note: str) -> None:
-    kept = Opened(signature, redacted, note)
-    wire = seal(signature, redacted=redacted, note=note)
+@given(signatures, st.booleans(), notes, st.text())
+def test_what_is_sealed_is_opened_in_either_form_and_alphabet(
+    signature: str, redacted: bool, note: str, text: str
+) -> None:
+    kept = Opened(signature, redacted, note, text)
+    wire = seal(signature, redacted=redacted, note=note, text=text)
     assert opened(wire) == kept
     assert re.fullmatch(r"[A-Za-z0-9_.-]+", wire)
-    base64 = seal_base64(signature, redacted=redacted, note=note)
+    base64 = seal_base64(signature, redacted=redacted, note=note, text=text)
     other_alphabet = urlsafe_b64encode(b64decode(base64, validate=True)).decode()
     for written in (base64, other_alphabet, base64.rstrip("=")):
         assert opened(written) == kept
@@ -48,7 +50,10 @@ def test_nobodys_signature_is_an_envelope_too() -> None:
 @pytest.mark.parametrize(
     "wire",
     [
-        *(SEALED + broken for broken in ("!", "Lg", spell("."), spell("x|a"), spell(".|"))),
+        *(
+            SEALED + broken
+            for broken in ("!", "Lg", spell("."), spell("x|0|a"), spell(".|0|"), spell(".|9|ab"), spell(".a"))
+        ),
         *(SEALED_BASE64 + broken for broken in ("", "!", "/w==")),
         seal("s")[:-1],
         seal_base64("signature")[:-5],

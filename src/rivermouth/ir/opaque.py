@@ -8,7 +8,8 @@ own as they are, and any other in an envelope that is the same on all wires, so 
     "anthropic:EqQB.."   EqQB..                      rivermouth.1.<base64url of the content>
     None                                             rivermouth.1.      (where a client wants a signature, it gets this)
 
-    content    "." or, for hidden reasoning, "r"; a note of the wire that sealed it; "|"; the neutral signature
+    content    "." or, for hidden reasoning, "r"; a note of the wire that sealed it; "|"; the length of the text; "|";
+               the text that is proven, where the wire that sealed it keeps the two apart; the neutral signature
 
 Where a wire wants base64 and nothing else, the same envelope is base64 as a whole.  No vendor's signature begins so.
 What is sealed never goes to a vendor: it is opened on its way in, and goes only where its mark is at home.
@@ -16,6 +17,7 @@ What is sealed never goes to a vendor: it is opened on its way in, and goes only
 
 from __future__ import annotations
 
+import re
 from base64 import b64encode, urlsafe_b64decode, urlsafe_b64encode
 from typing import Final, NamedTuple
 
@@ -24,7 +26,7 @@ SEALED_BASE64: Final = b64encode(SEALED[:-1].encode()).decode()  # 12 bytes are 
 _MARKS: Final = (SEALED.encode(), SEALED_BASE64.encode())
 _OPEN: Final = "."
 _HIDDEN: Final = "r"
-_END: Final = "|"
+_CONTENT: Final = re.compile(r"([.r])([^|]*)\|(\d{1,9})\|")
 _URL_SAFE: Final = str.maketrans("+/", "-_")
 
 
@@ -34,16 +36,17 @@ class Opened(NamedTuple):
     signature: str | None = None
     redacted: bool = False
     note: str = ""
+    text: str = ""
 
 
-def seal(signature: str | None, *, redacted: bool = False, note: str = "") -> str:
+def seal(signature: str | None, *, redacted: bool = False, note: str = "", text: str = "") -> str:
     """The envelope; `note` may hold anything but "|"."""
-    return SEALED if signature is None else SEALED + spell(_content(signature, redacted, note))
+    return SEALED if signature is None else SEALED + spell(_content(signature, redacted, note, text))
 
 
-def seal_base64(signature: str, *, redacted: bool = False, note: str = "") -> str:
+def seal_base64(signature: str, *, redacted: bool = False, note: str = "", text: str = "") -> str:
     """The envelope for a wire that wants base64."""
-    return b64encode(_bytes(SEALED[:-1] + _content(signature, redacted, note))).decode()
+    return b64encode(_bytes(SEALED[:-1] + _content(signature, redacted, note, text))).decode()
 
 
 def opened(wire: str) -> Opened | None:
@@ -55,10 +58,13 @@ def opened(wire: str) -> Opened | None:
         content = text[len(SEALED) - 1 :] if text is not None else None
     else:
         return None
-    head, end, signature = (content or "").partition(_END)
-    if not end or not signature or head[0] not in (_OPEN, _HIDDEN):
+    found = _CONTENT.match(content or "")
+    if found is None:
         return Opened()
-    return Opened(signature, head[0] == _HIDDEN, head[1:])
+    hidden, note, length = found.groups()
+    border = found.end() + int(length)
+    signature = found.string[border:]
+    return Opened(signature, hidden == _HIDDEN, note, found.string[found.end() : border]) if signature else Opened()
 
 
 def sealed(wire: str) -> bool:
@@ -89,8 +95,8 @@ def unspelled(letters: str) -> str | None:
     return text if text is not None and spell(text) == letters else None
 
 
-def _content(signature: str, redacted: bool, note: str) -> str:
-    return (_HIDDEN if redacted else _OPEN) + note + _END + signature
+def _content(signature: str, redacted: bool, note: str, text: str) -> str:
+    return f"{_HIDDEN if redacted else _OPEN}{note}|{len(text)}|{text}{signature}"
 
 
 def _bytes(text: str) -> bytes:

@@ -50,7 +50,7 @@ from tests.dialects.openai_chat.case import (
 )
 from tests.strategies import event_streams
 
-SIGNED = seal("sig", note=f"0+2={crc32(b'hm')}@0")
+SIGNED = seal("sig", note=f"0+2={crc32(b'hm')}@0", text="hm")
 HIDDEN = seal("hid", redacted=True, note="2+0=0@0")
 
 

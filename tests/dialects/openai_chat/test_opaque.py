@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rivermouth.dialects.openai_chat import DIALECT
+from rivermouth.dialects.openai_chat.opaque import SEALED_CHARS
 from rivermouth.ir.events import Reason
 from rivermouth.ir.fold import unfold
 from rivermouth.ir.opaque import seal, sealed
@@ -82,17 +83,21 @@ def test_a_turn_comes_back_as_the_model_said_it(case: str, say: Any) -> None:
     assert came_back(say(Reply(choices=(Choice(parts, Reason.TOOL_CALLS if called else Reason.STOP),)))) == parts
 
 
-def test_reasoning_that_a_client_changed_is_not_proven_any_more() -> None:
-    parts = (Reasoning("a", "anthropic:1"), Reasoning("b", "anthropic:2"), Text("x"))
+def test_what_was_sealed_counts_whatever_a_client_made_of_the_text() -> None:
+    """An accumulator that does not know `reasoning_content` keeps its last piece, a store that does not, nothing."""
+    blocks = (Reasoning("a", "anthropic:1"), Reasoning("b", "anthropic:2"))
+    message = streamed(Reply(choices=(Choice((*blocks, Text("x")), Reason.STOP),)))
+    for changed in ("b", "ax", "xx", "", None):
+        assert came_back({**message, "reasoning_content": changed}) == (*blocks, Text("x"))
+
+
+def test_longer_reasoning_that_a_client_changed_is_not_proven_any_more() -> None:
+    long = "m" * (SEALED_CHARS + 1)
+    parts = (Reasoning("a", "anthropic:1"), Reasoning(long, "anthropic:2"), Text("x"))
     message = streamed(Reply(choices=(Choice(parts, Reason.STOP),)))
-    assert came_back({**message, "reasoning_content": "ax"}) == (
-        Reasoning("a", "anthropic:1"),
-        Reasoning("x"),
-        Text("x"),
-    )
-    assert came_back({**message, "reasoning_content": "xx"}) == (Reasoning("xx"), Text("x"))
-    kept = came_back({k: v for k, v in message.items() if k != "reasoning_content"})
-    assert kept == (Text("x"),)
+    assert len(json.dumps(message)) < 2 * SEALED_CHARS, "it is not sent twice"
+    assert came_back(message) == parts
+    assert came_back({**message, "reasoning_content": "amm"}) == (*parts[:1], Reasoning("mm"), Text("x"))
 
 
 @given(st.text(max_size=9), st.lists(st.text("0123456789+=@t|", max_size=12)))
@@ -100,6 +105,7 @@ def test_notes_of_any_kind_are_read(text: str, notes: list[str]) -> None:
     details = [{"signature": seal(OTHER, note=note.replace("|", ""))} for note in notes]
     parts = came_back({"role": "assistant", "content": "x", "reasoning_content": text, "reasoning_details": details})
     assert "".join(p.text for p in parts if isinstance(p, Reasoning)) == text
+    assert parts[-1] == Text("x")
 
 
 def test_what_an_upstream_signed_goes_back_to_it_with_what_it_said_about_it() -> None:

@@ -68,7 +68,12 @@ def test_a_reply_of_everything_else() -> None:
         "refusal": "no",
         "reasoning_content": "ab",
         "reasoning_details": [
-            {"type": "reasoning.text", "index": 0, "text": "a", "signature": seal("s", note=f"0+1={crc32(b'a')}@0")},
+            {
+                "type": "reasoning.text",
+                "index": 0,
+                "text": "a",
+                "signature": seal("s", note=f"0+1={crc32(b'a')}@0", text="a"),
+            },
             {"type": "reasoning.text", "index": 1, "text": "b"},
             {"type": "reasoning.encrypted", "index": 2, "data": seal("h", redacted=True, note="2+0=0@0")},
         ],

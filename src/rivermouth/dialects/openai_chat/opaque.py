@@ -7,7 +7,9 @@
 
 The wire has one string for all reasoning and another for all text, so a sealed signature has a note: which characters
 of the reasoning it proves, and what had been said before.  With it a client's message is what the model said, in its
-order; a client that changed the reasoning has made the signature worthless, and it is left out.
+order.  The reasoning itself is sealed too, up to a limit, since its member is none of the vendor's and there are SDKs
+whose accumulators keep only the last piece of it.  A client that changed longer reasoning has made the signature
+worthless, and it is left out.
 """
 
 from __future__ import annotations
@@ -27,22 +29,29 @@ NATIVE: Final = "openai_chat:"
 NATIVE_DETAIL: Final = "openai_chat-as:"
 _NOTE: Final = re.compile(r"(\d{1,9})\+(\d{1,9})=(\d{1,10})@(\d{1,9})(t?)")
 _ABOUT: Final = ("id", "format")
+SEALED_CHARS: Final = 64 * 1024
+"""The longest reasoning that is sealed beside its signature."""
 
 
 class Thought:
     """Reasoning of a choice as it is written: which characters it is, and what was said before it."""
 
-    __slots__ = ("_after", "_length", "_start", "_sum")
+    __slots__ = ("_after", "_length", "_pieces", "_start", "_sum")
 
     def __init__(self, start: int, calls: int, *, said: bool) -> None:
         self._start = start
         self._length = 0
         self._sum = 0
+        self._pieces: list[str] = []
         self._after = f"{calls}{'t' if said else ''}"
 
     def add(self, text: str) -> None:
         self._length += len(text)
         self._sum = crc32(_bytes(text), self._sum)
+        if self._length <= SEALED_CHARS:
+            self._pieces.append(text)
+        else:
+            self._pieces.clear()
 
     @property
     def end(self) -> int:
@@ -50,7 +59,7 @@ class Thought:
 
     def sealed(self, signature: str, *, redacted: bool) -> str:
         note = f"{self._start}+{self._length}={self._sum}@{self._after}"
-        return seal(signature, redacted=redacted, note=note)
+        return seal(signature, redacted=redacted, note=note, text="".join(self._pieces))
 
 
 class Placed(NamedTuple):
@@ -62,11 +71,12 @@ class Placed(NamedTuple):
 
 
 class _Noted(NamedTuple):
-    """A detail, read: `words` are its own, `start` and `length` those that a note names."""
+    """A detail, read: `words` stand in it, `own` is in its envelope, `start` and `length` name those that it proves."""
 
     signature: str | None
     redacted: bool
     words: str
+    own: str = ""
     start: int | None = None
     length: int = 0
     check: int = 0
@@ -109,19 +119,19 @@ def own_detail(part: Reasoning) -> dict[str, Any] | None:
 def client_reasoning(text: str, details: Sequence[ReasoningDetail]) -> list[Placed]:
     """The reasoning of a client's message.
 
-    Details that hold all of the text are read instead of it: they keep blocks and signatures.  Else the notes say which
-    part of it each proves; without notes, a signature that is the only one is that of the whole text.
+    Notes say which part of the text each detail proves.  Without them, details that hold all of the text are read
+    instead of it: they keep blocks and signatures; else a signature that is the only one is that of the whole text.
     """
     noted = [_read(detail) for detail in details]
+    if any(n.start is not None for n in noted):
+        return list(_pieces(text, noted))
     spoken = [n for n in noted if not n.redacted]
     if not text or text == "".join(n.words for n in spoken):
-        pieces = [n.placed(n.words) for n in noted]
-        return [p for p in pieces if p.part.text or p.part.signature is not None]
-    if any(n.start is not None for n in noted):
-        return list(_cut(text, noted))
+        whole = [n.placed(n.words) for n in noted]
+        return [p for p in whole if p.part.text or p.part.signature is not None]
     signatures = [n.signature for n in spoken if n.signature is not None]
-    whole = Reasoning(text, signatures[0] if len(signatures) == 1 else None)
-    return [Placed(whole), *(n.placed("") for n in noted if n.redacted)]
+    reasoning = Reasoning(text, signatures[0] if len(signatures) == 1 else None)
+    return [Placed(reasoning), *(n.placed("") for n in noted if n.redacted)]
 
 
 def in_order(thoughts: Iterable[Placed], content: Sequence[Part], calls: Sequence[ToolCall]) -> tuple[Part, ...]:
@@ -138,19 +148,23 @@ def in_order(thoughts: Iterable[Placed], content: Sequence[Part], calls: Sequenc
     return (*parts, *(() if said else content), *calls[called:])
 
 
-def _cut(text: str, noted: list[_Noted]) -> Iterable[Placed]:
-    """The text in the pieces that the notes name, and what lies between them."""
+def _pieces(text: str, noted: list[_Noted]) -> Iterable[Placed]:
+    """What the notes name, and what lies between.  Where the text is not what was sealed, only that counts."""
     at = 0
+    changed = False
     for n in noted:
-        start = at if n.start is None else min(max(n.start, at), len(text))
-        piece = n.placed(text[start : start + n.length])
-        if piece.part.signature is None:
+        start = at if n.start is None else n.start
+        piece = n.placed(n.own or n.words or text[start : start + n.length])
+        if piece.part.signature is None and not n.words:
             continue  # its text stays with what follows
-        if start > at:
-            yield Placed(Reasoning(text[at:start]), n.calls, n.said)
+        if start < at or not text.startswith(piece.part.text, start):
+            changed = True
+        else:
+            if start > at:
+                yield Placed(Reasoning(text[at:start]), n.calls, n.said)
+            at = start + len(piece.part.text)
         yield piece
-        at = start + n.length
-    if at < len(text):
+    if at < len(text) and not changed:
         yield Placed(Reasoning(text[at:]))
 
 
@@ -165,9 +179,9 @@ def _read(detail: ReasoningDetail) -> _Noted:
     redacted = found.redacted or bool(detail.data)
     note = _NOTE.fullmatch(found.note)
     if note is None:
-        return _Noted(found.signature, redacted, words)
+        return _Noted(found.signature, redacted, words, found.text)
     start, length, check, calls = map(int, note.groups()[:4])
-    return _Noted(found.signature, redacted, words, start, length, check, calls, bool(note[5]))
+    return _Noted(found.signature, redacted, words, found.text, start, length, check, calls, bool(note[5]))
 
 
 def _bytes(text: str) -> bytes:
