@@ -8,20 +8,13 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import msgspec
-
 from rivermouth.dialects.dialect import Outgoing
-from rivermouth.dialects.openai_chat.opaque import own_detail
+from rivermouth.dialects.openai_chat.carried import without_carried
 from rivermouth.dialects.openai_chat.outgoing import write_messages
-from rivermouth.dialects.openai_chat.splice import write
-from rivermouth.dialects.openai_chat.tables import BUDGET_EFFORTS, FORMAT_OUT
-from rivermouth.ir.errors import WireError
-from rivermouth.ir.opaque import holds_sealed, opened, sealed
+from rivermouth.dialects.openai_chat.tables import FORMAT_OUT
 from rivermouth.ir.request import (
     Choose,
     Format,
-    Original,
-    Reasoning,
     Request,
     ResponseFormat,
     Sampling,
@@ -30,12 +23,13 @@ from rivermouth.ir.request import (
     ToolChoice,
     check_translatable,
 )
+from rivermouth.vendors.openai.efforts import write_effort
+from rivermouth.vendors.openai.repeat import repeated
 from rivermouth.vendors.output_caps import clamped
 from rivermouth.wire import json
 
 NAME: Final = "openai_chat"
 PATH: Final = "/chat/completions"
-_messages: Final = json.typed(list[json.Raw])
 
 SAMPLING: Final = (
     "temperature",
@@ -71,7 +65,7 @@ def build_request(request: Request, model: str) -> Outgoing:
     """The call to make.  Raises `ApiError` for a part that this dialect cannot say and that must not be left out."""
     original = request.original
     if original is not None and original.dialect == NAME:
-        return Outgoing(path=PATH, body=_as_it_came(original, request, model))
+        return Outgoing(path=PATH, body=repeated(without_carried(original), request, model))
     check_translatable(request)
     losses = list(request.unmodelled)
     fields: dict[str, Any] = {"model": model, "messages": write_messages(request, losses)}
@@ -85,58 +79,6 @@ def build_request(request: Request, model: str) -> Outgoing:
     if request.stream:
         fields |= {"stream": True, "stream_options": {"include_usage": True}}
     return Outgoing(path=PATH, body=json.encode(fields), losses=tuple(dict.fromkeys(losses)))
-
-
-def _as_it_came(original: Original, request: Request, model: str) -> bytes:
-    """Usage is always asked for, since every call is counted; the relay keeps it from a client that did not ask."""
-    fields = dict(original.fields)
-    fields["model"] = json.raw(model)
-    if "messages" in fields and holds_sealed(bytes(fields["messages"])):
-        fields["messages"] = msgspec.Raw(_own_details(fields["messages"]))
-    if request.stream:
-        fields["stream"] = json.raw(value=True)
-        fields["stream_options"] = _stream_options(fields.get("stream_options"))
-    else:
-        if "stream" in fields:
-            fields["stream"] = json.raw(value=False)
-        fields.pop("stream_options", None)
-    return write(fields)
-
-
-def _own_details(messages: json.Raw) -> bytes:
-    """The messages without signatures that this wire has only carried: those that it made are opened."""
-    kept: list[Any] = []
-    for message in json.decode_as(_messages, messages):
-        fields = json.fields(message)
-        if holds_sealed(bytes(fields.get("reasoning_details", b""))):
-            details = [d for d in map(_own, json.decode(fields.pop("reasoning_details"))) if d is not None]
-            if details:
-                fields["reasoning_details"] = json.raw(details)
-            message = json.Raw(write(fields))
-        kept.append(message)
-    return json.encode(kept)
-
-
-def _own(detail: Any) -> Any:
-    """A detail of a client's as an upstream may have it; None for one that it may not."""
-    member = next((m for m in ("data", "signature") if isinstance(detail, dict) and detail.get(m)), None)
-    if member is None or not sealed(str(detail[member])):
-        return detail
-    found = opened(str(detail[member]))
-    part = Reasoning("", found.signature if found is not None else None, redacted=member == "data")
-    own = own_detail(part)
-    if own is None:
-        return None
-    words = {"text": detail["text"]} if detail.get("text") else {}
-    return {**{k: v for k, v in own.items() if k != "text"}, **words, "index": detail.get("index", 0)}
-
-
-def _stream_options(sent: json.Raw | None) -> json.Raw:
-    try:
-        options = json.fields(sent) if sent is not None else {}
-    except WireError:  # null
-        options = {}
-    return json.Raw(write({**options, "include_usage": json.raw(value=True)}))
 
 
 def _limits(request: Request, model: str, losses: list[str]) -> dict[str, Any]:
@@ -181,15 +123,7 @@ def _choice(choice: ToolChoice) -> Any:
 
 
 def _thinking(thinking: Thinking | None, losses: list[str]) -> dict[str, Any]:
-    if thinking is None:
-        return {}
-    if not thinking.enabled:
-        return {"reasoning_effort": "none"}
-    budget = thinking.budget_tokens
-    if budget is not None:
-        losses.append("thinking.budget_tokens")
-    named = next(word for least, word in BUDGET_EFFORTS if budget >= least) if budget is not None else "medium"
-    return {"reasoning_effort": thinking.effort or named}
+    return {} if thinking is None else {"reasoning_effort": write_effort(thinking, losses)}
 
 
 def _format(wanted: ResponseFormat | None) -> dict[str, Any]:
