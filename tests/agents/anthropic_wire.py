@@ -115,11 +115,7 @@ def _parts(move: Move, number: int) -> Iterator[tuple[Tag, Block, list[dict[str,
         )
     if move.call is not None:
         arguments = pieces_of(json.dumps(move.call.arguments))
-        yield (
-            Tag.CALL,
-            _use(move, number, {}),
-            [{"type": "input_json_delta", "partial_json": text} for text in arguments],
-        )
+        yield Tag.CALL, _use(move, number, {}), [{"type": "input_json_delta", "partial_json": text} for text in arguments]
 
 
 def document(move: Move, model: str, number: int) -> bytes:

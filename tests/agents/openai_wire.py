@@ -11,37 +11,10 @@ from tests.agents.task import Move, Result, Seen
 
 PATH: Final = "/v1/chat/completions"
 FIELDS: Final = frozenset(
-    [
-        "model",
-        "messages",
-        "stream",
-        "stream_options",
-        "tools",
-        "tool_choice",
-        "parallel_tool_calls",
-        "max_tokens",
-        "max_completion_tokens",
-        "temperature",
-        "top_p",
-        "frequency_penalty",
-        "presence_penalty",
-        "seed",
-        "stop",
-        "n",
-        "response_format",
-        "reasoning_effort",
-        "verbosity",
-        "store",
-        "metadata",
-        "user",
-        "safety_identifier",
-        "prompt_cache_key",
-        "prompt_cache_retention",
-        "service_tier",
-        "logprobs",
-        "top_logprobs",
-        "logit_bias",
-    ]
+    "model messages stream stream_options tools tool_choice parallel_tool_calls max_tokens max_completion_tokens "
+    "temperature top_p frequency_penalty presence_penalty seed stop n response_format reasoning_effort verbosity store "
+    "metadata user safety_identifier prompt_cache_key prompt_cache_retention service_tier logprobs top_logprobs "
+    "logit_bias".split()
 )
 ROLES: Final = frozenset({"system", "developer", "user", "assistant", "tool"})
 STATUSES: Final = {429: ("rate_limit_error", "rate_limit_exceeded"), 503: ("server_error", "server_is_overloaded")}

@@ -1,4 +1,4 @@
-"""The three vendors' SDKs behind one face: the same wish, and what the client saw, in words that can be compared."""
+"""The vendors' SDKs behind one face: the same wish, and what the client saw, in words that can be compared."""
 
 from __future__ import annotations
 
@@ -189,6 +189,98 @@ class OpenAi:
             raise Failed(200, error.message, text()) from error
 
 
+class Responses:
+    """The OpenAI SDK's other protocol."""
+
+    def __init__(self, url: str) -> None:
+        self._sdk = openai.OpenAI(base_url=f"{url}/v1", api_key="any", max_retries=0)
+
+    def whole(self, model: str, ask: Ask) -> Seen:
+        with self._errors():
+            return self._seen(self._sdk.responses.create(**self._fields(model, ask)))
+
+    def streamed(self, model: str, ask: Ask) -> Seen:
+        text, thinking = "", ""
+        last: Any = None
+        with self._errors(lambda: text), self._sdk.responses.stream(**self._fields(model, ask)) as stream:
+            for event in stream:
+                last = event
+                text += event.delta if event.type == "response.output_text.delta" else ""
+                thinking += event.delta if event.type == "response.reasoning_summary_text.delta" else ""
+            if last.type == "response.failed":
+                raise Failed(200, last.response.error.message, text)
+            # For an incomplete one the SDK's accumulator has no answer; the event itself has it.
+            seen = self._seen(last.response if last.type == "response.incomplete" else stream.get_final_response())
+        assert (seen.text, seen.thinking) == (text, thinking)
+        return seen
+
+    def pieces(self, model: str, ask: Ask) -> Iterator[str]:
+        with closing(self._sdk.responses.create(**self._fields(model, ask), stream=True)) as stream:
+            for event in stream:
+                if event.type == "response.output_text.delta":
+                    yield event.delta
+
+    def agent(self, model: str, ask: Ask, result: str) -> Seen:
+        fields = self._fields(model, ask)
+        with self._errors():
+            said = self._sdk.responses.create(**fields).output
+            results = [
+                {"type": "function_call_output", "call_id": item.call_id, "output": result}
+                for item in said
+                if item.type == "function_call"
+            ]
+            return self._seen(self._sdk.responses.create(**{**fields, "input": [*fields["input"], *said, *results]}))
+
+    def close(self) -> None:
+        self._sdk.close()
+
+    def _fields(self, model: str, ask: Ask) -> dict[str, Any]:
+        image = {"type": "input_image", "image_url": f"data:image/png;base64,{PIXEL}", "detail": "auto"}
+        content = [{"type": "input_text", "text": ask.text}, *[image] * ask.images]
+        items: list[Any] = [{"role": "user", "content": content}]
+        calls = [
+            {"type": "function_call", "call_id": f"call_{n}", "name": "tool", "arguments": "{}"}
+            for n in range(len(ask.results))
+        ]
+        results = [
+            {"type": "function_call_output", "call_id": f"call_{n}", "output": r} for n, r in enumerate(ask.results)
+        ]
+        fields: dict[str, Any] = {"model": model, "input": [*items, *calls, *results]}
+        fields |= {"instructions": ask.system} if ask.system is not None else {}
+        if ask.tool is not None:
+            fields["tools"] = [{"type": "function", "name": "tool", "parameters": ask.tool, "strict": False}]
+            if ask.forced:
+                fields["tool_choice"] = {"type": "function", "name": "tool"}
+        if ask.schema is not None:
+            fields["text"] = {"format": {"type": "json_schema", "name": "shape", "schema": ask.schema}}
+        fields |= {"max_output_tokens": ask.limit} if ask.limit is not None else {}
+        fields |= {"reasoning": {"effort": "low", "summary": "auto"}} if ask.think else {}
+        return fields
+
+    def _seen(self, response: Any) -> Seen:
+        items, usage = response.output, response.usage
+        thoughts = [i for i in items if i.type == "reasoning"]
+        calls = [called(i.name, i.arguments) for i in items if i.type == "function_call"]
+        ends = {"completed": "tool_calls" if calls else "stop", "incomplete": "length"}
+        return Seen(
+            text=response.output_text,
+            thinking="".join(s.text for i in thoughts for s in i.summary),
+            signed=any(i.encrypted_content for i in thoughts),
+            calls=tuple(calls),
+            finish=ends.get(response.status),
+            input_tokens=usage.input_tokens,
+            output_tokens=usage.output_tokens,
+            reasoning_tokens=usage.output_tokens_details.reasoning_tokens,
+        )
+
+    @contextmanager
+    def _errors(self, text: Callable[[], str] = str) -> Iterator[None]:
+        try:
+            yield
+        except openai.APIStatusError as error:
+            raise Failed(error.status_code, error.message, text()) from error
+
+
 class Anthropic:
     """The Anthropic SDK."""
 
@@ -348,4 +440,9 @@ class Ollama:
             raise Failed(status, error.error, text()) from error
 
 
-CLIENTS: Final[dict[str, Callable[[str], Client]]] = {"openai": OpenAi, "anthropic": Anthropic, "ollama": Ollama}
+CLIENTS: Final[dict[str, Callable[[str], Client]]] = {
+    "openai": OpenAi,
+    "responses": Responses,
+    "anthropic": Anthropic,
+    "ollama": Ollama,
+}

@@ -66,7 +66,12 @@ ENCODER: Final = "tiny-encoder"
 
 KEYED: Final = 'server.keys = ["env:TEST_KEY"]\n'
 
-UPSTREAMS: Final = {"openai": ("openai_chat", "v1"), "anthropic": ("anthropic", "v1"), "ollama": ("ollama", "api")}
+UPSTREAMS: Final = {
+    "openai": ("openai_chat", "v1"),
+    "responses": ("openai_responses", "v1"),
+    "anthropic": ("anthropic", "v1"),
+    "ollama": ("ollama", "api"),
+}
 
 
 def provider(name: str, upstream: str, base: str) -> str:

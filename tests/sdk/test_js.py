@@ -51,7 +51,8 @@ def everything(packages: None, back: Served, shown: dict[str, Loopback]) -> dict
     """What each SDK saw."""
     where = {sdk: {"url": back.url, "cases": shown[dialect].url, "names": [*CASES]} for sdk, dialect in KEPT.items()}
     pulled = {"url": back.url, "model": "parcel", "encoder": ENCODER}
-    return node.run_all({**where, "cohere": {"url": back.url}, "ollama": pulled})
+    plain = {"url": back.url}
+    return node.run_all({**where, "responses": plain, "cohere": plain, "ollama": pulled})
 
 
 @pytest.fixture
@@ -157,6 +158,37 @@ class TestOpenAI:
         ] == [(id_, "function", name, given) for id_, name, given in MADE.get(case, [])]
         words = {"length": "length", "filter": "content_filter", **dict.fromkeys(MADE, "tool_calls")}
         assert got["finish"] == words.get(case, "stop")
+
+
+class TestResponses:
+    """The accumulator raises for ids that change, deltas without their item, and events out of order."""
+
+    def test_text_and_thoughts(self, seen: dict[str, Any]) -> None:
+        whole, streamed = seen["whole"], seen["streamed"]
+        assert (whole["status"], whole["text"]) == ("completed", echo("Hi"))
+        assert (streamed["status"], streamed["text"]) == ("completed", echo("Hi"))
+        assert whole["id"].startswith("resp_")
+        assert streamed["kinds"] == ["reasoning", "message"]
+        assert streamed["numbers"] == list(range(len(streamed["numbers"])))
+        assert streamed["usage"]["output_tokens_details"]["reasoning_tokens"] > 0
+
+    @pytest.mark.fault("F26")
+    def test_tools_and_their_results(self, seen: dict[str, Any]) -> None:
+        calls = [(c["type"], c.get("namespace"), c["name"]) for c in seen["calls"]]
+        time = ("function_call", None, "time")
+        assert calls == [time, time, ("function_call", "mcp__clock", "now")]
+        assert {c["text"] for c in seen["calls"]} == {'{"zone":"UTC"}'}
+        assert seen["answered"]["text"].count('answered "noon"') == 2
+
+    @pytest.mark.fault("F10", "F15", "F31")
+    def test_ends(self, seen: dict[str, Any], back: Served) -> None:
+        assert seen["cutOff"]["status"] == "incomplete"
+        assert echo("Hi").startswith(seen["cutOff"]["text"])
+        assert (len(seen["aborted"]["pieces"]), seen["aborted"]["ended"]) == (2, None)
+        back.idle()
+        assert seen["failed"] == "response.failed"
+        assert (seen["unknown"]["type"], seen["unknown"]["status"]) == ("NotFoundError", 404)
+        assert (seen["previous"]["type"], seen["previous"]["status"]) == ("BadRequestError", 400)
 
 
 class TestAnthropic:

@@ -76,7 +76,9 @@ def parse_request(body: bytes, route: Route, path_model: str | None) -> Request:
 
 def _asked(wire: RequestShape, name: str) -> bool:
     value = getattr(wire, name)
-    return value not in (None, False, "") and not (name == "best_of" and value <= (wire.n or 1))
+    if value is None or value is False or value == "":
+        return False
+    return name != "best_of" or value > (wire.n or 1)
 
 
 def _check_ranges(wire: RequestShape) -> None:
