@@ -386,8 +386,8 @@ def switched_on_by(name: str) -> str:
     preset = PRESETS[name]
     if preset.only_by_file:
         return f"`[providers.{name}]` alone; the key may be in " + " or ".join(map(code, preset.keys))
-    words = " or ".join(map(code, filter(None, (*preset.keys, preset.address))))
-    return words + (f" with {' or '.join(map(code, preset.regions))}" if preset.regions else "")
+    words = " or ".join(map(code, preset.keys or filter(None, (preset.address,))))
+    return words + (f" with {' or '.join(map(code, preset.beside))}" if preset.beside else "")
 
 
 def environment_page() -> list[str]:
@@ -407,10 +407,12 @@ def switches() -> Iterator[tuple[str, str]]:
         if preset.keys and not preset.only_by_file:
             others = len(preset.keys) > 1
             first = " The first that is set counts." if others else ""
-            if preset.regions:
-                first += f" Needs {' or '.join(map(code, preset.regions))} beside it."
+            if preset.beside:
+                first += f" Needs {' or '.join(map(code, preset.beside))} beside it."
             yield ", ".join(map(code, preset.keys)), f"Switches on the provider `{name}`, and is its key.{first}"
-        if preset.address:
+        if preset.needs_address:
+            yield code(preset.address), f"Says where the provider `{name}` is, which needs its key beside it."
+        elif preset.address:
             yield code(preset.address), f"Switches on the provider `{name}`, and says where it is."
 
 

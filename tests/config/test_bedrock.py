@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rivermouth.config import Config, ConfigError, ProviderConfig, load, parse, without_region
+from rivermouth.config import Config, ConfigError, ProviderConfig, load, parse, without_place
 
 DIALECTS = frozenset({"bedrock_invoke", "openai_chat"})
 CREDENTIALS = {
@@ -30,10 +30,10 @@ def test_no_region_is_guessed() -> None:
     assert load(None, {"AWS_BEARER_TOKEN_BEDROCK": "k-123456"}, DIALECTS) == Config()
     for odd in ("", "evil.example/", "EU"):
         assert load(None, {"AWS_BEARER_TOKEN_BEDROCK": "k-123456", "AWS_REGION": odd}, DIALECTS) == Config()
-    assert [*without_region(Config(), {"AWS_BEARER_TOKEN_BEDROCK": "k-123456"})] == [
+    assert [*without_place(Config(), {"AWS_BEARER_TOKEN_BEDROCK": "k-123456"})] == [
         ("bedrock", "AWS_BEARER_TOKEN_BEDROCK", ("AWS_REGION", "AWS_DEFAULT_REGION"))
     ]
-    assert [*without_region(Config(), CREDENTIALS)] == []
+    assert [*without_place(Config(), CREDENTIALS)] == []
     with pytest.raises(ConfigError, match="needs region, or AWS_REGION or AWS_DEFAULT_REGION"):
         parse("[providers.bedrock]\n", "f", {}, DIALECTS)
 

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from rivermouth.config import PRESETS, Config, ConfigError, apart_from, load, parse
+from rivermouth.config import PRESETS, Config, ConfigError, apart_from, load, parse, without_place
 from rivermouth.config.check import address_url
 from rivermouth.config.presets import QUIRKS
 from rivermouth.dialects import discover
@@ -15,18 +15,20 @@ from rivermouth.providers import quirks
 DIALECTS = frozenset(discover())
 
 SWITCHES = [(variable, name) for name, preset in PRESETS.items() for variable in preset.keys if not preset.only_by_file]
-ADDRESSES = [(preset.address, name) for name, preset in PRESETS.items() if preset.address is not None]
+ADDRESSES = [(p.address, name) for name, p in PRESETS.items() if p.address is not None and not p.needs_address]
+AZURES = "{resource}.openai.azure.com"
+PLACES = {"AWS_REGION": "eu-west-1", "AZURE_OPENAI_ENDPOINT": "https://mine.example/"}
 
 
 @pytest.mark.parametrize(("variable", "name"), SWITCHES)
 def test_a_key_switches_its_preset_on(variable, name):
-    config = load(None, {variable: "k-123456", "AWS_REGION": "eu-west-1"}, DIALECTS)
+    config = load(None, {variable: "k-123456", **PLACES}, DIALECTS)
     assert list(config.providers) == [name]
     provider = config.providers[name]
     assert provider.api_key is not None
     assert provider.api_key.matches("k-123456")
     assert (provider.base_url, provider.dialect, provider.origin) == (
-        PRESETS[name].base_url.replace("{region}", "eu-west-1"),
+        PRESETS[name].base_url.replace("{region}", "eu-west-1").replace(AZURES, "mine.example:443"),
         PRESETS[name].dialect,
         variable,
     )
@@ -149,3 +151,49 @@ def test_a_server_that_answers_ollamas_port_too_does_not_take_itself_for_ollama(
     config = parse("", "", {"OLLAMA_HOST": "127.0.0.1:11434"}, frozenset({"ollama"}))
     assert "ollama" in config.providers
     assert ("ollama" in apart_from(config, [("127.0.0.1", 8080), also]).providers) is kept
+
+
+AZURE_KEY = "AZURE_OPENAI_API_KEY"
+AZURE = {AZURE_KEY: "k-123456", "AZURE_OPENAI_ENDPOINT": "https://mine.example/"}
+
+
+def test_azure_is_switched_on_by_its_key_with_its_address():
+    assert load(None, {AZURE_KEY: "k-123456"}, DIALECTS) == Config()
+    assert load(None, {"AZURE_OPENAI_ENDPOINT": "https://mine.example/"}, DIALECTS) == Config()
+    assert [*without_place(Config(), {AZURE_KEY: "k-123456"})] == [("azure", AZURE_KEY, ("AZURE_OPENAI_ENDPOINT",))]
+    assert [*without_place(Config(), {})] == []
+    found = load(None, AZURE, DIALECTS).providers["azure"]
+    assert (found.base_url, found.key_header, found.api_version) == (
+        "https://mine.example:443/openai/v1",
+        "api-key",
+        None,
+    )
+
+
+def test_a_version_asks_azure_in_the_older_way():
+    found = parse('[providers.azure]\napi_version = "2024-10-21"\n', "f", AZURE, DIALECTS).providers["azure"]
+    assert (found.base_url, found.api_version) == ("https://mine.example:443/openai", "2024-10-21")
+    text = '[providers.azure]\nbase_url = "https://other.example/openai"\napi_key = "k"\napi_version = "2024-10-21"\n'
+    found = parse(text, "f", AZURE, DIALECTS).providers["azure"]
+    assert (found.base_url, found.key_header) == ("https://other.example/openai", "api-key")
+
+
+@pytest.mark.parametrize(
+    ("text", "match"),
+    [
+        ("[providers.azure]\n", "needs base_url, or AZURE_OPENAI_ENDPOINT"),
+        ('[providers.azure]\nbase_url = "https://h"\napi_version = "v1"\n', "a version of Azure's API"),
+        ('[providers.x]\ndialect = "anthropic"\nbase_url = "http://h"\napi_version = "2024-10-21"\n', "only Azure"),
+        ('[providers.x]\ndialect = "openai_chat"\nbase_url = "http://h"\nkey_header = "a b"\n', "name of a header"),
+        ('[models.m]\nendpoints = ["azure/x"]\n', "AZURE_OPENAI_API_KEY with AZURE_OPENAI_ENDPOINT"),
+    ],
+)
+def test_what_azure_cannot_be_is_said(text, match):
+    with pytest.raises(ConfigError, match=match):
+        parse(text, "f", {AZURE_KEY: "k-123456"}, DIALECTS)
+
+
+@pytest.mark.fault("F36")
+def test_azures_key_never_goes_to_an_address_of_the_file():
+    text = '[providers.azure]\nbase_url = "https://other.example/openai/v1"\n'
+    assert parse(text, "f", AZURE, DIALECTS).providers["azure"].api_key is None

@@ -108,6 +108,13 @@ CARRIES: Final[dict[str, Carries]] = {
         kinds=(PartKind.TEXT, PartKind.REASONING, PartKind.TOOL),
         counts=frozenset({"input_tokens", "output_tokens", "cached_tokens"}),
     ),
+    "bedrock_converse": Carries(
+        kinds=(PartKind.TEXT, PartKind.REASONING, PartKind.TOOL, PartKind.IMAGE),
+        blocks=True,
+        signed=True,
+        counts=COUNTS - {"reasoning_tokens"},
+        demands=frozenset({"input_tokens", "output_tokens"}),
+    ),
     "bedrock_invoke": Carries(
         kinds=(PartKind.TEXT, PartKind.REASONING, PartKind.TOOL),
         blocks=True,

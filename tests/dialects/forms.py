@@ -63,6 +63,7 @@ _INVOKED: Final[dict[str, Any]] = {
     "model_param": "modelId",
     "wrapped": {"count": _counted},
 }
+_PROMPTED: Final[dict[str, Any]] = {"silence": {"prompt": ""}, "silence_param": "prompt", "tools": False}
 _OTHERWISE: Final[tuple[Form, ...]] = (
     Form(
         dialect="gemini",
@@ -82,6 +83,7 @@ _OTHERWISE: Final[tuple[Form, ...]] = (
     Form(dialect="cohere_v1", body="cohere_v1", silence={"message": "", "chat_history": []}, silence_param="message"),
     Form(dialect="cohere_v2", body="cohere_v2", holds_arguments=False),
     Form(dialect="tgi", body="tgi", nameless=frozenset({"compat", "generate", "generate_stream"})),
+    Form(dialect="bedrock_converse", body="bedrock_converse", model_param="modelId", ids=r'"toolUseId": "c\d+", '),
     Form(**_INVOKED, body="anthropic", model="anthropic.asked"),
     Form(
         **_INVOKED,
@@ -90,6 +92,16 @@ _OTHERWISE: Final[tuple[Form, ...]] = (
         silence={"inputText": ""},
         silence_param="inputText",
         tools=False,
+    ),
+    Form(**_INVOKED, body="bedrock_converse", model="amazon.nova-asked", ids=r'"toolUseId": "c\d+", '),
+    Form(**_INVOKED, **_PROMPTED, body="llama", model="meta.llama-asked"),
+    Form(**_INVOKED, **_PROMPTED, body="mistral", model="mistral.asked"),
+    Form(
+        **_INVOKED,
+        body="cohere_v1",
+        model="cohere.command-r-asked",
+        silence={"message": "", "chat_history": []},
+        silence_param="message",
     ),
 )
 

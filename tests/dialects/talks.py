@@ -41,6 +41,7 @@ KEEPS: Final[dict[str, Keeps]] = {
     "openai_chat": Keeps("text", "openai_chat"),
     "tgi": Keeps("text", "openai_chat"),
     "anthropic": Keeps("native", "anthropic:", failures=True),
+    "bedrock_converse": Keeps("native", "anthropic:", failures=True),
     "bedrock_invoke-anthropic": Keeps("native", "anthropic:", failures=True),
     "gemini": Keeps("native", "gemini", failures=True),
     "ollama": Keeps("text"),
@@ -64,8 +65,8 @@ _ITEMS: Final = frozenset({"function_call", "custom_tool_call", "reasoning"})
 def kept_turn(form: Form, reply: Reply) -> list[Any]:
     """What a client of the dialect keeps of an answer, to send it back as it is."""
     dialect = dialect_of(form)
-    encoded = json.loads(dialect.encode_reply(reply, answer(dialect)))
-    return _turn(encoded)
+    request = parsed(form, sent(form, Request(model="m", messages=(Message(Role.USER, (Text("Hi"),)),), max_tokens=9)))
+    return _turn(json.loads(dialect.encode_reply(reply, answer(dialect, request=request, model=form.model))))
 
 
 def _turn(reply: dict[str, Any]) -> list[Any]:
@@ -99,9 +100,36 @@ def asked_again(form: Form, before: Message, turn: list[Any], said: Iterable[Any
     body = json.loads(outgoing.body)
     name = next(n for n in _LISTS if isinstance(body.get(n), list))
     at = next(i for i, entry in enumerate(body[name]) if _spoken(entry))
-    rest = [entry for entry in body[name][at:] if not _spoken(entry)]
+    # The client answers with the ids that it heard; its dialect may spell others in a way of its own.
+    heard = dict(zip(_ids(filter(_spoken, body[name])), _ids(turn), strict=False))
+    rest = [_renamed(entry, heard) for entry in body[name][at:] if not _spoken(entry)]
     body[name] = [*body[name][:at], *turn, *rest]
     return parsed(form, outgoing, json.dumps(body).encode())
+
+
+def _ids(entries: Iterable[Any]) -> list[str]:
+    """The ids of all calls, in order: those objects that have a name, or a function, beside an id."""
+    found: list[str] = []
+    for entry in entries:
+        if isinstance(entry, dict):
+            identity = next((entry[n] for n in ("call_id", "toolUseId", "id") if isinstance(entry.get(n), str)), None)
+            if identity is not None and ("name" in entry or "function" in entry):
+                found.append(identity)
+            found += _ids(entry.values())
+        elif isinstance(entry, list):
+            found += _ids(entry)
+    return found
+
+
+def _renamed(value: Any, names: dict[str, str]) -> Any:
+    match value:
+        case str():
+            return names.get(value, value)
+        case dict():
+            return {name: _renamed(member, names) for name, member in value.items()}
+        case list():
+            return [_renamed(member, names) for member in value]
+    return value
 
 
 def _spoken(entry: dict[str, Any]) -> bool:

@@ -32,6 +32,7 @@ from rivermouth.ir.events import (
 from rivermouth.ir.fold import fold, unfold
 from rivermouth.ir.reply import Reply
 from rivermouth.ir.request import Request, Sampling
+from rivermouth.wire.aws_eventstream import MEDIA_TYPE as BINARY_TYPE
 from rivermouth.wire.frame import Frame
 from tests.dialects.conformance import (
     DIALECTS,
@@ -128,7 +129,10 @@ class TestStreams:
         events = data.draw(event_streams(1, tuple(PartKind), noise=True))
         back = decoded(dialect, encoded(dialect, events))
         assert isinstance(back[-1], Finish)
-        lines = encoded(dialect, events).decode().split("\n")
+        stream = encoded(dialect, events)
+        if dialect.surfaces[0].stream_type == BINARY_TYPE:  # no lines: then the JSON inside is one
+            stream = b"\n".join(frame.data for frame in dialect.reader().feed(stream))
+        lines = stream.decode().split("\n")
         assert all(len(line.splitlines()) <= 1 for line in lines), "one line for every way to split lines"
 
     @pytest.mark.fault("F1", "F2")

@@ -71,15 +71,29 @@ OTHERWISE: Final[dict[str, Carries]] = {
         demands=frozenset({"output_tokens"}),
         reasons={Reason.TOOL_CALLS: Reason.STOP},
     ),
+    "bedrock_invoke-nova": CARRIES["bedrock_converse"],
+    "bedrock_invoke-llama": Carries(
+        kinds=(PartKind.TEXT,),
+        counts=_INOUT,
+        demands=frozenset({"output_tokens"}),
+        reasons={Reason.TOOL_CALLS: Reason.STOP, Reason.CONTENT_FILTER: Reason.STOP},
+    ),
+    "bedrock_invoke-mistral": Carries(
+        kinds=(PartKind.TEXT,),
+        counts=frozenset(),  # a whole answer has none
+        reasons={Reason.TOOL_CALLS: Reason.STOP, Reason.CONTENT_FILTER: Reason.STOP},
+    ),
+    "bedrock_invoke-cohere": CARRIES["cohere_v1"],
 }
 """Ways of asking whose answers have a place for less than others of their dialect."""
-NAMES_THE_STOP: Final = {"anthropic", "bedrock_invoke", "bedrock_invoke-binary"}
+NAMES_THE_STOP: Final = {"anthropic", "bedrock_converse", "bedrock_invoke", "bedrock_invoke-binary"}
 """Ways in which a client learns which stop sequence it was."""
 SIGNED: Final = {
     "openai_chat",
     "openai_chat-prefixed",
     "openai_responses",
     "anthropic",
+    "bedrock_converse",
     "bedrock_invoke",
     "bedrock_invoke-binary",
     "tgi",

@@ -122,7 +122,7 @@ def through(client: Form, upstream: Form, request: Request) -> tuple[Request, se
     return seen, {*outgoing.losses, *again.losses}
 
 
-FLAT: Final = {"bedrock_invoke-titan", "openai_completions"}
+FLAT: Final = {"bedrock_invoke-titan", "bedrock_invoke-mistral", "openai_completions"}
 """Bodies with one text for the whole talk, instructions included: it is all there, and nobody knows who said it."""
 
 

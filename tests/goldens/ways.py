@@ -70,8 +70,26 @@ WAYS: Final[dict[str, Way]] = {
         stream_options={"include_usage": True},
     ),
     "tgi-native": Way("tgi", "/tgi/generate_stream", {"inputs": "Hi", "parameters": {"details": True}}),
+    "bedrock_converse": _main(
+        "bedrock_converse",
+        f"/bedrock/model/{MODEL}/converse-stream",
+        messages=[{"role": "user", "content": [{"text": "Hi"}]}],
+        additionalModelResponseFieldPaths=["/stop_sequence"],
+    ),
     "bedrock_invoke": _main("bedrock_invoke", f"/bedrock/model/anthropic.{MODEL}/{_INVOKE}", **_CLAUDE),
     "bedrock_invoke-titan": Way("bedrock_invoke", f"/bedrock/model/amazon.titan/{_INVOKE}", {"inputText": "Hi"}),
+    "bedrock_invoke-nova": Way(
+        "bedrock_invoke",
+        f"/bedrock/model/amazon.nova/{_INVOKE}",
+        {"schemaVersion": "messages-v1", "messages": [{"role": "user", "content": [{"text": "Hi"}]}]},
+    ),
+    "bedrock_invoke-llama": Way(
+        "bedrock_invoke", f"/bedrock/model/meta.llama/{_INVOKE}", {"prompt": "Hi", "max_gen_len": 99}
+    ),
+    "bedrock_invoke-mistral": Way(
+        "bedrock_invoke", f"/model/mistral.mistral/{_INVOKE}", {"prompt": "Hi", "max_tokens": 99}
+    ),
+    "bedrock_invoke-cohere": Way("bedrock_invoke", f"/model/cohere.command-r/{_INVOKE}", {"message": "Hi"}),
     "bedrock_invoke-binary": Way("bedrock_invoke", f"/model/anthropic.{MODEL}/{_INVOKE}", _CLAUDE),
 }
 

@@ -4,26 +4,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import anthropic
 import anyio
-import boto3
 import pytest
 from anyio import to_thread
-from botocore.config import Config
 from botocore.exceptions import ClientError, EventStreamError
 
 from rivermouth.store.port import Status
+from tests.sdk.aws import REGION, boto
 from tests.sdk.conftest import BODY_LIMIT_BYTES, KEY, served
 from tests.sdk.leader import Leader
 from tests.sdk.said import ARGUMENTS, CITY, PIXEL, SEPARATORS, SIGNED, echo, thought
-from tests.sdk.served import DEADLINE_S, Served
+from tests.sdk.served import Served
 from tests.sdk.wire import Wire
 from tests.tiny_gguf import TEXT
 
-REGION = "eu-west-1"
 VERSION = "bedrock-2023-05-31"
 ROOM = 2000
 HI: Any = [{"role": "user", "content": "Hi"}]
@@ -32,17 +29,6 @@ WEATHER: Any = {"name": "weather", "description": "Today's", "input_schema": CIT
 TIME: Any = {"name": "time", "input_schema": {"type": "object", "properties": {}}}
 THINK: Any = {"type": "enabled", "budget_tokens": 1024}
 METRICS = "amazon-bedrock-invocationMetrics"
-
-
-@contextmanager
-def boto(url: str, key: str = "AKIAANYTHING", prefix: str = "/bedrock") -> Iterator[Any]:
-    config = Config(retries={"total_max_attempts": 1}, read_timeout=DEADLINE_S)
-    secrets: Any = {"aws_access_key_id": key, "aws_secret_access_key": "a-secret"}
-    made = boto3.client("bedrock-runtime", endpoint_url=url + prefix, region_name=REGION, config=config, **secrets)
-    try:
-        yield made
-    finally:
-        made.close()
 
 
 @pytest.fixture(scope="module")
@@ -275,6 +261,11 @@ class TestPlaces:
             return int(aws.count_tokens(modelId="scripted", input={"invokeModel": {"body": body}})["inputTokens"])
 
         assert 0 < count("Hi") < 20 < 200 < count("Hi " * 400) < 800
+        talk = [{"role": "user", "content": [{"text": "Hi"}]}]
+        told = aws.count_tokens(modelId="scripted", input={"converse": {"messages": talk}})
+        assert told["inputTokens"] == count("Hi")
+        with pytest.raises(aws.exceptions.ValidationException, match=r"input\.converse\.messages"):
+            aws.count_tokens(modelId="scripted", input={"converse": {"messages": []}})
 
 
 class TestEmbeddings:
@@ -336,14 +327,16 @@ class TestErrors:
             invoke(aws, "scripted", prompt("x" * BODY_LIMIT_BYTES))
         assert raised.value.response["ResponseMetadata"]["HTTPStatusCode"] == 413
 
-    @pytest.mark.parametrize("prefix", ["/bedrock", ""])
     @pytest.mark.fault("F15")
-    def test_unknown_routes_have_the_protocols_shape(self, back: Served, prefix: str) -> None:
-        with boto(back.url, prefix=prefix) as aws, pytest.raises(aws.exceptions.ResourceNotFoundException) as raised:
-            aws.converse(modelId="scripted", messages=[{"role": "user", "content": [{"text": "Hi"}]}])
+    def test_unknown_routes_have_the_protocols_shape(self, aws: Any) -> None:
+        where = {"s3OutputDataConfig": {"s3Uri": "s3://bucket/x"}}
+        with pytest.raises(aws.exceptions.ResourceNotFoundException) as raised:
+            aws.start_async_invoke(modelId="scripted", modelInput={}, outputDataConfig=where)
         assert "POST" in raised.value.response["Error"]["Message"]
 
-    @pytest.mark.parametrize("path", ["/bedrock/guardrail/g/version/1/apply", "/bedrock/async-invoke", "/bedrock/x"])
+    @pytest.mark.parametrize(
+        "path", ["/bedrock/guardrail/g/version/1/apply", "/bedrock/async-invoke", "/bedrock/x", "/model/m/x"]
+    )
     def test_so_has_everything_below_the_prefix(self, back: Served, path: str) -> None:
         with Wire(back.port, "POST", path, {}) as wire:
             assert wire.status == 404

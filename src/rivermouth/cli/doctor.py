@@ -37,7 +37,7 @@ from rivermouth.config import (
     ProviderConfig,
     default_model_doubt,
     load,
-    without_region,
+    without_place,
 )
 from rivermouth.dialects import discover
 from rivermouth.ir.errors import WireError
@@ -138,14 +138,14 @@ def providers(config: Config, environ: Mapping[str, str]) -> Iterator[Finding]:
     if not config.providers:
         names = ", ".join(switch(preset) for preset in PRESETS.values() if not preset.only_by_file)
         yield Finding("provider", State.NOTE, f"none; each of these enables one: {names}")
-    for name, key, regions in without_region(config, environ):
+    for name, key, regions in without_place(config, environ):
         yield Finding("provider", State.NOTE, f"{name} is off: {key} is set, and {' or '.join(regions)} is not")
 
 
 def switch(preset: Preset) -> str:
     """The variable that enables it, and what it needs beside that."""
     variable = preset.keys[0] if preset.keys else preset.address or ""
-    return f"{variable} (with {preset.regions[0]})" if preset.regions else variable
+    return f"{variable} (with {preset.beside[0]})" if preset.beside else variable
 
 
 def credentials_fault(provider: ProviderConfig) -> str | None:

@@ -428,6 +428,8 @@ def _provider(config: ProviderConfig, whole: Config) -> Provider:
             connect_s=connect_s,
             quirks=tuple(sorted(config.quirks)),
             signer=_signer(config),
+            key_header=config.key_header,
+            api_version=config.api_version,
         )
     )
 

@@ -7,7 +7,7 @@ server that runs takes over.
 
 from __future__ import annotations
 
-from rivermouth.config.check import BUILT_IN, default_model_doubt, find_endpoint, without_region
+from rivermouth.config.check import BUILT_IN, default_model_doubt, find_endpoint, without_place
 from rivermouth.config.load import apart_from, load, override, parse
 from rivermouth.config.presets import PRESETS, Preset
 from rivermouth.config.problems import ConfigError, Problem
@@ -92,5 +92,5 @@ __all__ = [
     "load",
     "override",
     "parse",
-    "without_region",
+    "without_place",
 ]

@@ -33,6 +33,8 @@ from rivermouth.secrets import Secret
 BUILT_IN: Final = frozenset({"local", "scripted"})
 """Provider names that are not configured: the engine on this machine, and the scripted model."""
 
+AZURES: Final = "openai_chat"
+_VERSIONLESS: Final = "/v1"
 _WILDCARDS: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104
 _REGION: Final = re.compile(r"[a-z0-9-]+")
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]+")
@@ -69,7 +71,7 @@ def _provider_faults(
     if "@" in urlsplit(table.base_url or "").netloc:
         yield Fault((*path, "base_url"), "credentials do not belong in an address: use api_key or headers")
     if table.python is not None:
-        for key in ("dialect", "base_url", "api_key", "region", "profile", "ca_file"):
+        for key in ("dialect", "base_url", "api_key", "key_header", "api_version", "region", "profile", "ca_file"):
             if getattr(table, key) is not None:
                 yield Fault((*path, key), "a python provider has none")
         return
@@ -81,6 +83,11 @@ def _provider_faults(
         known = ", ".join(sorted(dialects))
         yield Fault((*path, "dialect"), f"unknown dialect{did_you_mean(table.dialect, dialects)} (there are: {known})")
     yield from _signing_faults(path, table, preset, environ)
+    placeless = preset is not None and preset.needs_address and _address_of(preset, environ) is None
+    if preset is not None and placeless and table.enabled and table.base_url is None:
+        yield Fault(path, f"needs base_url, or {preset.address} in the environment")
+    if table.api_version is not None and (table.dialect or (preset.dialect if preset else None)) != AZURES:
+        yield Fault((*path, "api_version"), f"only Azure's API has versions, which speaks {AZURES}")
     wants_key = preset is not None and preset.keys and table.enabled and table.base_url is None and not preset.regions
     if preset is not None and wants_key and table.api_key is None and _key_of(preset, environ) is None:
         yield Fault(path, f"needs api_key, or {' or '.join(preset.keys)} in the environment")
@@ -117,11 +124,15 @@ def _from_file(name: str, table: ProviderTable, environ: Mapping[str, str]) -> P
             if table.profile is None:
                 api_key = api_key or _key_of(preset, environ)
             base_url = _address_of(preset, environ) or preset.base_url.replace(REGION, region or "")
+            if table.api_version is not None:
+                base_url = base_url.removesuffix(_VERSIONLESS)
     return ProviderConfig(
         name=name,
         dialect=dialect,
         base_url=base_url.rstrip("/") if base_url else None,
         api_key=api_key,
+        key_header=table.key_header or (preset.key_header if preset is not None else None),
+        api_version=table.api_version,
         region=region if api_key is None else None,
         profile=table.profile,
         ca_file=table.ca_file,
@@ -141,28 +152,31 @@ def _usual_quirks(table: ProviderTable) -> frozenset[str]:
 def _from_environment(name: str, preset: Preset, environ: Mapping[str, str]) -> ProviderConfig | None:
     key, address = _key_of(preset, environ), _address_of(preset, environ)
     region = _region_of(None, preset, environ)
-    if preset.only_by_file or (key is None and (address is None or preset.keys)) or (preset.regions and region is None):
+    if preset.only_by_file or (key is None and (address is None or preset.keys)):
+        return None
+    if (preset.regions and region is None) or (preset.needs_address and address is None):
         return None
     return ProviderConfig(
         name=name,
         dialect=preset.dialect,
         base_url=address or preset.base_url.replace(REGION, region or ""),
         api_key=key,
+        key_header=preset.key_header,
         quirks=preset.quirks,
         origin=key.label if key is not None else preset.address or "",
     )
 
 
-def without_region(config: Config, environ: Mapping[str, str]) -> Iterator[tuple[str, str, tuple[str, ...]]]:
-    """Presets whose key stands in the environment and that are off all the same, for want of a region.
+def without_place(config: Config, environ: Mapping[str, str]) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    """Presets whose key stands in the environment and that are off all the same, for want of a region or an address.
 
-    Each with the key's variable, and with those that may say the region.
+    Each with the key's variable, and with those that may say the place.
     """
     for name, preset in PRESETS.items():
         key = _key_of(preset, environ)
-        off = preset.regions and name not in config.providers
-        if off and key is not None and _region_of(None, preset, environ) is None:
-            yield name, key.label, preset.regions
+        off = preset.beside and name not in config.providers and not preset.only_by_file
+        if off and key is not None and _region_of(None, preset, environ) is None and not _address_of(preset, environ):
+            yield name, key.label, preset.beside
 
 
 def _key_of(preset: Preset, environ: Mapping[str, str]) -> Secret | None:
@@ -305,8 +319,8 @@ def _missing_provider(name: str, config: Config, disabled: frozenset[str]) -> st
         variables = " or ".join(PRESETS[name].keys) or PRESETS[name].address
         if PRESETS[name].only_by_file:
             return f"the provider {name} is not switched on: it needs [providers.{name}]"
-        if PRESETS[name].regions:
-            variables = f"{variables} with {' or '.join(PRESETS[name].regions)}"
+        if PRESETS[name].beside:
+            variables = f"{variables} with {' or '.join(PRESETS[name].beside)}"
         return f"the provider {name} is not switched on: it needs [providers.{name}] or {variables}"
     return f"no provider is called {name}{did_you_mean(name, config.providers)}"
 

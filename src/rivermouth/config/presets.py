@@ -4,6 +4,8 @@
 moves it (and switches it on, where no key is needed).  `base_url` is what the dialect's paths are appended to;
 `regions` are the variables that say the region in it, and no region is ever guessed.  `only_by_file`: the environment
 never switches it on, because its key belongs to another preset: with both on, a bare model name would be ambiguous.
+`needs_address`: everybody has a place of his own there, so that the key alone switches nothing on.  `key_header` is
+where the key goes, if not where the dialect has it.
 """
 
 from __future__ import annotations
@@ -26,12 +28,20 @@ class Preset(msgspec.Struct, frozen=True, kw_only=True):
     regions: tuple[str, ...] = ()
     quirks: frozenset[str] = frozenset()
     only_by_file: bool = False
+    needs_address: bool = False
+    key_header: str | None = None
+
+    @property
+    def beside(self) -> tuple[str, ...]:
+        """The variables of which one must be set beside the key."""
+        return (self.address,) if self.needs_address and self.address is not None else self.regions
 
 
 QUIRKS: Final = frozenset(
     {
         "max_completion_tokens",
         "max_tokens",
+        "no_list",
         "no_logit_bias",
         "no_logprobs",
         "no_metadata",
@@ -113,6 +123,24 @@ PRESETS: Final[dict[str, Preset]] = {
         base_url="https://bedrock-runtime.{region}.amazonaws.com",
         keys=("AWS_BEARER_TOKEN_BEDROCK",),
         regions=("AWS_REGION", "AWS_DEFAULT_REGION"),
+    ),
+    # The models whose bodies InvokeModel does not share with another API.
+    "bedrock-converse": Preset(
+        dialect="bedrock_converse",
+        base_url="https://bedrock-runtime.{region}.amazonaws.com",
+        keys=("AWS_BEARER_TOKEN_BEDROCK",),
+        regions=("AWS_REGION", "AWS_DEFAULT_REGION"),
+        only_by_file=True,
+    ),
+    # Its models are deployments with names of their own, and its list is one of other names.
+    "azure": Preset(
+        dialect="openai_chat",
+        base_url="https://{resource}.openai.azure.com/openai/v1",
+        keys=("AZURE_OPENAI_API_KEY",),
+        address="AZURE_OPENAI_ENDPOINT",
+        quirks=frozenset({"no_list"}),
+        needs_address=True,
+        key_header="api-key",
     ),
     # Servers of one's own: the variable says where one is, and switches it on.
     "ollama": Preset(dialect="ollama", base_url="http://127.0.0.1:11434/api", address="OLLAMA_HOST"),

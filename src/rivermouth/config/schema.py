@@ -135,6 +135,12 @@ class ProviderTimeouts(Table, frozen=True, kw_only=True):
     """The whole of one attempt at this provider."""
 
 
+HeaderName = Annotated[str, shaped(r"^[A-Za-z0-9-]+$", 'must be the name of a header, as in "api-key"')]
+ApiVersion = Annotated[
+    str, shaped(r"^\d{4}-\d{2}-\d{2}(-preview)?$", 'must be a version of Azure\'s API, as in "2024-10-21"')
+]
+
+
 class ProviderTable(Table, frozen=True, kw_only=True):
     """A provider: a preset of that name and what differs from it, a server of your own, or a Python generator."""
 
@@ -144,6 +150,10 @@ class ProviderTable(Table, frozen=True, kw_only=True):
     """What the paths of the dialect are appended to, as in "http://127.0.0.1:9101/v1"."""
     api_key: Secret | None = None
     """Its key; a preset without `base_url` here takes the one of its variable in the environment."""
+    key_header: HeaderName | None = None
+    """The header that carries the key, where it is not the one of the dialect."""
+    api_version: ApiVersion | None = None
+    """The version of Azure's older API, whose paths name the model as a deployment; the newer one has no versions."""
     region: Annotated[str, shaped(r"^[a-z0-9-]+$", 'must be the name of a region, as in "eu-central-1"')] | None = None
     """The AWS region that it is in: requests are signed for it with AWS credentials, unless there is an `api_key`."""
     profile: Text | None = None
@@ -539,6 +549,8 @@ class ProviderConfig(msgspec.Struct, frozen=True, kw_only=True):
     dialect: str | None = None
     base_url: str | None = None
     api_key: Secret | None = None
+    key_header: str | None = None
+    api_version: str | None = None
     region: str | None = None
     profile: str | None = None
     ca_file: str | None = None

@@ -56,7 +56,7 @@ class Routes:
     def bases(self) -> str:
         """A sentence that says how the base URL of each SDK ends; most calls of what is not served have a wrong one."""
         surfaces = [(d.name, s.prefix) for d, s in self._surfaces]
-        openai = " or ".join(prefix for name, prefix in surfaces if name == OPENAI)
+        openai = " or ".join(prefix for name, prefix in surfaces if name == OPENAI and prefix.endswith("/v1"))
         heads = {
             (name, prefix[1:].partition("/")[0])
             for name, prefix in surfaces

@@ -28,6 +28,7 @@ from rivermouth.wire import json
 MASKED_FIELDS: Final = frozenset(
     {
         "answer",
+        "api-key",
         "api_key",
         "authorization",
         "body",

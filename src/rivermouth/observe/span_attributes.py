@@ -20,7 +20,9 @@ OPERATIONS: Final = {"generate": "chat", "embed": "embeddings"}
 """Our operations -> `gen_ai.operation.name`."""
 
 PROVIDERS: Final = {
+    "azure": "azure.ai.openai",
     "bedrock": "aws.bedrock",
+    "bedrock-converse": "aws.bedrock",
     "gemini": "gcp.gemini",
     "gemini-openai": "gcp.gemini",
     "mistral": "mistral_ai",

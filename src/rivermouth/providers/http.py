@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from enum import Enum
 from typing import Final
-from urllib.parse import urljoin
+from urllib.parse import quote, urljoin
 
 import msgspec
 
@@ -32,7 +32,7 @@ from rivermouth.providers.failures import Failures, retry_after_s
 from rivermouth.providers.lean import LeanClient
 from rivermouth.providers.outbound import FROM_ENVIRONMENT, Outbound, proxy_for
 from rivermouth.providers.provider import CALL_HEADERS, NOTHING, Lease, Upstream
-from rivermouth.providers.quirks import bend
+from rivermouth.providers.quirks import bend, lists
 from rivermouth.providers.signing import Signer
 from rivermouth.secrets import Secret
 
@@ -51,7 +51,9 @@ class HttpTarget(msgspec.Struct, frozen=True, kw_only=True):
 
     base_url: what the dialect's paths are appended to.  headers: sent with each request.  ca_file: an authority to
     trust besides the system's.  outbound: the way out.  connect_s: until the connection stands, TLS included.
-    quirks: words of `quirks`.  signer: signs each request, where the vendor wants more than a key.
+    quirks: words of `quirks`.  signer: signs each request, where the vendor wants more than a key.  key_header: where
+    the key goes, if not where the dialect has it.  api_version: of Azure's API whose paths name the model as a
+    deployment.
     """
 
     name: str
@@ -64,6 +66,8 @@ class HttpTarget(msgspec.Struct, frozen=True, kw_only=True):
     connect_s: float = 10.0
     quirks: tuple[str, ...] = ()
     signer: Signer | None = None
+    key_header: str | None = None
+    api_version: str | None = None
 
     def __repr__(self) -> str:
         return f"HttpTarget({self.name!r}, {self.dialect.name!r})"
@@ -126,7 +130,7 @@ class HttpProvider:
         self, request: Request, model: str, lease: Lease = NOTHING, *, same_dialect: bool, warn: Callable[[str], None]
     ) -> Upstream:
         stream, dialect = request.stream, self._speaks
-        outgoing = bend(dialect.build_request(request, model), self._target.quirks)
+        outgoing = self._placed(bend(dialect.build_request(request, model), self._target.quirks), model)
         for loss in outgoing.losses:
             warn(loss)
         response = await self._ask("POST", outgoing, stream=stream)
@@ -144,14 +148,14 @@ class HttpProvider:
         build, parse = self._speaks.build_embed, self._speaks.parse_embed_reply
         if build is None or parse is None:
             raise self._failures.failure(Kind.NOT_FOUND, f"{self.name} has no embeddings")
-        outgoing = build(request, model)
+        outgoing = self._placed(build(request, model), model)
         for loss in outgoing.losses:
             warn(loss)
         return self._failures.parsed(parse, await self._document("POST", outgoing))
 
     async def models(self) -> list[ModelInfo]:
         path, parse = self._speaks.models_path, self._speaks.parse_models
-        if parse is None:
+        if parse is None or self._target.api_version is not None or not lists(self._target.quirks):
             raise self._failures.failure(Kind.NOT_FOUND, f"{self.name} cannot list its models")
         try:
             async with asyncio.timeout(MODELS_S):
@@ -182,6 +186,14 @@ class HttpProvider:
         if not 200 <= response.status < 300:
             raise await self._refused(response)
         return response
+
+    def _placed(self, outgoing: Outgoing, model: str) -> Outgoing:
+        """The request at the path that it has there."""
+        version = self._target.api_version
+        if version is None:
+            return outgoing
+        path = f"/deployments/{quote(model, safe='')}{outgoing.path}?api-version={version}"
+        return msgspec.structs.replace(outgoing, path=path)
 
     def _url(self, path: str) -> str:
         """A path below base_url; one that begins with `/../` is beside it, where a vendor's other protocol lives."""
@@ -220,7 +232,10 @@ class HttpProvider:
 
 def headers_for(target: HttpTarget, accept: str) -> dict[str, str]:
     """All headers of a request but Host and Content-Length; names in lower case, the configured ones win."""
-    key = {} if target.api_key is None else target.dialect.auth(_plain(target.api_key))
+    key: Mapping[str, str] = {}
+    if target.api_key is not None:
+        plain = _plain(target.api_key)
+        key = {target.key_header: plain} if target.key_header is not None else target.dialect.auth(plain)
     made = {
         "content-type": JSON,
         "accept": accept,

@@ -15,11 +15,14 @@ from rivermouth.wire import json
 
 
 class Quirk(msgspec.Struct, frozen=True, kw_only=True):
-    """drop: top-level body fields it does not take.  rename: fields it knows by another name."""
+    """drop: top-level body fields it does not take.  rename: fields it knows by another name.  lists: it has a list of
+    its models that can be believed.
+    """
 
     says: str
     drop: tuple[str, ...] = ()
     rename: dict[str, str] = {}
+    lists: bool = True
     silent: bool = False
     """Dropping it changes nothing that the client asked for."""
 
@@ -32,6 +35,7 @@ QUIRKS: Final[dict[str, Quirk]] = {
     "max_completion_tokens": Quirk(
         says="limits the answer by max_completion_tokens only", rename={"max_tokens": "max_completion_tokens"}
     ),
+    "no_list": Quirk(says="is not asked which models it has", lists=False),
     "no_stream_options": Quirk(
         says="refuses stream_options, so it reports no usage in a stream", drop=("stream_options",), silent=True
     ),
@@ -46,6 +50,11 @@ QUIRKS: Final[dict[str, Quirk]] = {
     "random_seed": Quirk(says="knows seed as random_seed", rename={"seed": "random_seed"}),
     "no_metadata": Quirk(says="refuses metadata and store", drop=("metadata", "store"), silent=True),
 }
+
+
+def lists(words: Iterable[str]) -> bool:
+    """An upstream with these quirks has a list of models."""
+    return all(QUIRKS[word].lists for word in words)
 
 
 def bend(outgoing: Outgoing, words: Iterable[str]) -> Outgoing:

@@ -37,10 +37,18 @@ HELLO: list[Event] = [
 ]
 
 
+OWN: dict[str, dict[str, Any]] = {
+    "titan": TITAN_BODY,
+    "llama": {"prompt": "Hi", "max_gen_len": 9},
+    "mistral": {"prompt": "Hi", "max_tokens": 9},
+}
+OWNERS = {"anthropic": "anthropic", "nova": "bedrock_converse", "cohere": "cohere_v1"}
+
+
 def asked(body: str = "titan") -> Request:
     """A request whose client speaks that body."""
-    fields = {name: wire.raw(value) for name, value in (TITAN_BODY if body == "titan" else {}).items()}
-    original = Original(NAME, fields) if body == "titan" else Original("anthropic", {})
+    fields = {name: wire.raw(value) for name, value in OWN.get(body, {}).items()}
+    original = Original(OWNERS.get(body, NAME), fields)
     return Request(model="m", messages=(Message(Role.USER, (Text("Hi"),)),), stream=True, original=original)
 
 

@@ -9,9 +9,10 @@ from botocore.loaders import Loader
 from botocore.model import ServiceModel
 
 from rivermouth.dialects.bedrock_invoke import DIALECT
-from rivermouth.dialects.bedrock_invoke.failures import TYPE_HEADER, frame_error
-from rivermouth.dialects.bedrock_invoke.tables import KINDS, WORDINGS
+from rivermouth.dialects.bedrock_invoke.failures import frame_error
 from rivermouth.ir.errors import ApiError, Kind
+from rivermouth.vendors.bedrock.failures import TYPE_HEADER
+from rivermouth.vendors.bedrock.words import KINDS, WORDINGS
 from rivermouth.wire.frame import Frame
 
 MODEL = ServiceModel(Loader().load_service_model("bedrock-runtime", "service-2"))

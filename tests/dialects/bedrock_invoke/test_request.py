@@ -11,7 +11,16 @@ import pytest
 
 from rivermouth.dialects import discover
 from rivermouth.dialects.bedrock_invoke import DIALECT
-from rivermouth.dialects.bedrock_invoke.tables import ANTHROPIC, TITAN, TITAN_LOSSES, body_of_model
+from rivermouth.dialects.bedrock_invoke.tables import (
+    ANTHROPIC,
+    COHERE,
+    LLAMA,
+    MISTRAL,
+    NOVA,
+    TEXT_LOSSES,
+    TITAN,
+    body_of_model,
+)
 from rivermouth.ir.errors import ApiError, Kind, WireError
 from rivermouth.ir.events import Reason, Usage
 from rivermouth.ir.reply import Choice, Reply
@@ -67,7 +76,7 @@ class TestParse:
         [
             (b"[]", None),
             ({}, "body"),
-            ({"messages": []}, "body"),
+            ({"messages": []}, "messages"),
             ({"inputText": ""}, "inputText"),
             ({"inputText": 3}, "inputText"),
             ({"inputText": "x", "textGenerationConfig": {"topP": 2}}, "textGenerationConfig.topP"),
@@ -107,9 +116,15 @@ class TestBuild:
             ("arn:aws:bedrock:eu-west-1:1:inference-profile/us.anthropic.claude-x", ANTHROPIC),
             (TITAN_MODEL, TITAN),
             ("us.amazon.titan-x", TITAN),
-            ("amazon.nova-lite-v1:0", None),
-            ("us.meta.llama3-1-8b-instruct-v1:0", None),
-            ("mistral.mistral-7b-instruct-v0:2", None),
+            ("amazon.nova-lite-v1:0", NOVA),
+            ("us.meta.llama3-1-8b-instruct-v1:0", LLAMA),
+            ("mistral.mistral-7b-instruct-v0:2", MISTRAL),
+            ("mistral.mistral-large-2402-v1:0", MISTRAL),
+            ("mistral.mistral-large-2407-v1:0", None),
+            ("mistral.magistral-small-2509", None),
+            ("cohere.command-r-plus-v1:0", COHERE),
+            ("cohere.command-text-v14", None),
+            ("eu.qwen.qwen3-32b-v1:0", None),
         ],
     )
     def test_the_models_vendor_decides_the_body(self, model: str, body: str | None) -> None:
@@ -117,8 +132,9 @@ class TestBuild:
 
     def test_a_vendor_whose_body_is_not_spoken_is_refused(self) -> None:
         with pytest.raises(ApiError) as raised:
-            DIALECT.build_request(ASK, "amazon.nova-lite-v1:0")
+            DIALECT.build_request(ASK, "deepseek.r1-v1:0")
         assert raised.value.param == "model"
+        assert "bedrock-converse" in raised.value.message
 
     def test_the_path_and_the_accept_header_say_how(self) -> None:
         whole = DIALECT.build_request(ASK, "arn:aws:bedrock::1:inference-profile/eu.anthropic.x")
@@ -173,7 +189,7 @@ class TestBuild:
         )
         built = DIALECT.build_request(request, TITAN_MODEL)
         assert built.losses == ("logprobs", "metadata", "seed", "thinking", "top_k", "user")
-        assert set(built.losses) <= TITAN_LOSSES <= DIALECT.losses
+        assert set(built.losses) <= TEXT_LOSSES <= DIALECT.losses
 
 
 class TestOriginal:

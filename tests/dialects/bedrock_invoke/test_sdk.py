@@ -14,7 +14,6 @@ from botocore.config import Config
 from botocore.exceptions import ClientError, EventStreamError
 
 from rivermouth.dialects.bedrock_invoke import DIALECT
-from rivermouth.dialects.bedrock_invoke.tables import WORDINGS
 from rivermouth.http.keys import Keys
 from rivermouth.ir.errors import ApiError, Kind
 from rivermouth.ir.events import (
@@ -30,6 +29,7 @@ from rivermouth.ir.events import (
     Start,
     Usage,
 )
+from rivermouth.vendors.bedrock.words import WORDINGS
 from tests.dialects.bedrock_invoke.case import BINARY, CLAUDE, CLAUDE_BODY, HELLO, TITAN_BODY
 from tests.dialects.loopback import Loopback, loopback
 

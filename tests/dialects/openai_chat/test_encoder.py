@@ -152,12 +152,16 @@ def test_the_role_is_repeated_where_the_surface_says_so() -> None:
 
 
 @pytest.mark.promise(1, 50, 138)
-def test_both_surfaces_stream_server_sent_events() -> None:
+def test_every_surface_streams_server_sent_events() -> None:
     assert {s.prefix: s.stream_type for s in DIALECT.surfaces} == {
         "/v1": "text/event-stream; charset=utf-8",
         "/openai/v1": "text/event-stream; charset=utf-8",
+        "/openai": "text/event-stream; charset=utf-8",
     }
-    assert [r.path for r in DIALECT.routes if r.streams] == ["/chat/completions"]
+    assert [r.path for r in DIALECT.routes if r.streams] == [
+        "/chat/completions",
+        "/deployments/{model}/chat/completions",
+    ]
 
 
 @pytest.mark.promise(10)

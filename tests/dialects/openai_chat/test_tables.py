@@ -52,7 +52,11 @@ def test_kinds_of_codes_agree_with_the_codes_we_send() -> None:
 
 
 def test_keys_are_taken_where_both_families_put_them() -> None:
-    assert {(k.header, k.scheme) for k in DIALECT.keys} == {("authorization", "Bearer"), ("x-api-key", "")}
+    assert {(k.header, k.scheme) for k in DIALECT.keys} == {
+        ("authorization", "Bearer"),
+        ("x-api-key", ""),
+        ("api-key", ""),
+    }
     assert DIALECT.auth("k") == {"authorization": "Bearer k"}
     assert DIALECT.keep_alive == b": ping\n\n"
     assert DIALECT.losses == LOSSES

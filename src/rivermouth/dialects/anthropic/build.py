@@ -5,18 +5,13 @@ from __future__ import annotations
 from typing import Any, Final
 
 from rivermouth.dialects.anthropic.parse import NAME
-from rivermouth.dialects.anthropic.tables import (
-    BUDGET_ONLY,
-    DEFAULT_MAX_TOKENS,
-    EFFORTS,
-    MIN_BUDGET_TOKENS,
-    VERSION,
-)
+from rivermouth.dialects.anthropic.tables import DEFAULT_MAX_TOKENS, VERSION
 from rivermouth.dialects.anthropic.turns import Turns, thinking_allowed
 from rivermouth.dialects.dialect import Outgoing
 from rivermouth.ir.errors import invalid
 from rivermouth.ir.opaque import holds_sealed, sealed
 from rivermouth.ir.request import Choose, Format, Original, Request, Thinking, Tool, check_translatable
+from rivermouth.vendors.anthropic.thinking import EFFORTS, MIN_BUDGET_TOKENS, budget_of, only_budgets
 from rivermouth.vendors.output_caps import clamped, filled, output_cap
 from rivermouth.wire import json
 
@@ -152,7 +147,7 @@ class _Built:
             return
         if effort not in EFFORTS:
             self._lose("thinking.effort")
-        elif not BUDGET_ONLY.match(model):
+        elif not only_budgets(model):
             self.body["output_config"] = {"effort": EFFORTS[effort][0]}
 
     def _system(self) -> None:
@@ -230,8 +225,8 @@ def _wire_thinking(thinking: Thinking, model: str) -> dict[str, Any] | None:
     if not thinking.enabled:
         return {"type": "disabled"}
     budget = thinking.budget_tokens
-    if budget is None and BUDGET_ONLY.match(model):
-        budget = EFFORTS.get(thinking.effort or "medium", EFFORTS["medium"])[1]
+    if budget is None and only_budgets(model):
+        budget = budget_of(thinking.effort)
     if budget is None:
         return {"type": "adaptive"}
     return {"type": "enabled", "budget_tokens": max(budget, MIN_BUDGET_TOKENS)}

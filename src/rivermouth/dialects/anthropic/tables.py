@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 import msgspec
@@ -12,7 +11,6 @@ from rivermouth.ir.events import Reason
 
 VERSION: Final = "2023-06-01"
 DEFAULT_MAX_TOKENS: Final = 4096
-MIN_BUDGET_TOKENS: Final = 1024
 
 REASONS: Final[dict[str, Reason]] = {
     "end_turn": Reason.STOP,
@@ -78,18 +76,6 @@ CONTEXT_TOO_LONG: Final = "context_length_exceeded"
 PROMPT_TOO_LONG: Final = "prompt is too long"
 
 IMAGE_TYPES: Final = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
-
-# Neutral effort -> (effort here, thinking budget where a model only knows budgets).
-EFFORTS: Final[dict[str, tuple[str, int]]] = {
-    "minimal": ("low", 1024),
-    "low": ("low", 2048),
-    "medium": ("medium", 8192),
-    "high": ("high", 16384),
-    "xhigh": ("xhigh", 24576),
-    "max": ("max", 32000),
-}
-# Models that know `thinking: enabled` with a budget and neither `adaptive` nor `output_config.effort`.
-BUDGET_ONLY: Final = re.compile(r"claude-(?:3|(?:opus|sonnet|haiku)-4(?:-[0-5])?(?:-\d{8})?(?:@|$|-latest$))")
 
 # Request fields that the protocol cannot carry, or not always, as `build_request` names them.
 LOSSES: Final = frozenset(

@@ -6,8 +6,9 @@ vendors' own pages; checked 2026-11.
 Where a reader starts:
 
     request    path, whose body          envelope   encoder, decoder, relay around the bodies
-    framing    binary or plain (R8)      body       what a body brings: messages_body (Anthropic), titan_body
-    failures   errors                    embed      Titan's vectors        tables
+    framing    binary or plain (R8)      body       what a body brings: those of other dialects (messages_body,
+    failures   errors                               nova_body, cohere_body), and those of one text (titan_body,
+    tables                                          llama_body, mistral_body; prompts)       embed  Titan's vectors
 
 Oddities
 O1   The path names the model, percent-encoded as a whole or not at all, and says whether the answer streams.
@@ -24,7 +25,9 @@ O8   Titan's completionReason is FINISH in streams and FINISHED in the documenta
 O9   Keys: the access key id of a signature, which is not verified, or a bearer token.
 O10  Nothing may be sent while a client waits.
 O11  GET for a list of models is another service's; nothing is listed here.
-O12  Embeddings have the path, and at their simplest the body, of texts.  They are wanted where the body has one of
+O12  Llama's and Mistral's prompts are talks in the model's own layout; they are read as such, and written so.
+O13  Whose body it is shows in its members; a bare `prompt` may be either's, and then the model's name decides.
+O14  Embeddings have the path, and at their simplest the body, of texts.  They are wanted where the body has one of
      their own fields and no textGenerationConfig, or where the model's name has "embed" in it.
 """
 
@@ -35,12 +38,19 @@ from typing import Final
 
 from rivermouth.dialects.bedrock_invoke import embed
 from rivermouth.dialects.bedrock_invoke.embed import build_embed, encode_embed, parse_embed, parse_embed_reply, reroute
-from rivermouth.dialects.bedrock_invoke.envelope import Decoder, Encoder, Relay, encode_reply, parse_reply, relay_reply
+from rivermouth.dialects.bedrock_invoke.envelope import (
+    LOSSES,
+    Decoder,
+    Encoder,
+    Relay,
+    encode_reply,
+    parse_reply,
+    relay_reply,
+)
 from rivermouth.dialects.bedrock_invoke.failures import encode_error, parse_error
 from rivermouth.dialects.bedrock_invoke.framing import BINARY, BINARY_TYPE, PLAIN_TYPE, FrameReader, variant
-from rivermouth.dialects.bedrock_invoke.messages_body import LOSSES
 from rivermouth.dialects.bedrock_invoke.request import build_request, parse_request
-from rivermouth.dialects.bedrock_invoke.tables import COUNT, INVOKE, INVOKE_STREAM, NAME, TITAN_LOSSES
+from rivermouth.dialects.bedrock_invoke.tables import COUNT, INVOKE, INVOKE_STREAM, NAME
 from rivermouth.dialects.dialect import Dialect, Key, Operation, Route, Surface
 from rivermouth.wire import json
 
@@ -80,7 +90,7 @@ DIALECT: Final = Dialect(
         Key(header="authorization", scheme="Bearer"),
     ),
     keep_alive=None,
-    losses=LOSSES | TITAN_LOSSES,
+    losses=LOSSES,
     parse_request=parse_request,
     encoder=Encoder,
     encode_reply=encode_reply,

@@ -41,16 +41,19 @@ class ObjectRelay(Protocol):
 class Body(msgspec.Struct, frozen=True, kw_only=True):
     """One vendor's body.
 
-    tells: whether a request body is of this form.  knows: whether an object of a stream, or a whole reply, is.
+    owner: the dialect whose name the original of a request has.
+    tells: whether a request body may be of this form.  knows: whether an object of a stream, or a whole reply, is, by
+    its members.
     delta_head: how the deltas of a stream begin, which no failure does.  delta_name: of a frame that holds one.
     build gives the body without the model, which the path names; its `path` says nothing here.
     """
 
     name: str
+    owner: str
     delta_head: bytes
     delta_name: str
     tells: Callable[[dict[str, json.Raw]], bool]
-    knows: Callable[[bytes], bool]
+    knows: Callable[[dict[str, json.Raw]], bool]
     parse: Callable[[dict[str, json.Raw], Route, str], Request]
     build: Callable[[Request, str], Outgoing]
     encoder: Callable[[Answer], Objects]

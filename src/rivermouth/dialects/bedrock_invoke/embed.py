@@ -3,7 +3,7 @@
     request   {"inputText", "dimensions", "normalize", "embeddingTypes"}
     reply     {"embedding": [...], "embeddingsByType": {"float": [...]}, "inputTextTokenCount"}
 
-The path is the one of texts, and so is the simplest body, so that what is wanted has to be told (O12).
+The path is the one of texts, and so is the simplest body, so that what is wanted has to be told (O14).
 """
 
 from __future__ import annotations

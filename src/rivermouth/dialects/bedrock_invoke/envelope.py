@@ -5,11 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from rivermouth.dialects.bedrock_invoke import messages_body, titan_body
+from rivermouth.dialects.bedrock_invoke import (
+    cohere_body,
+    llama_body,
+    messages_body,
+    mistral_body,
+    nova_body,
+    titan_body,
+)
 from rivermouth.dialects.bedrock_invoke.body import Body, ObjectRelay, Objects
 from rivermouth.dialects.bedrock_invoke.failures import frame_error
 from rivermouth.dialects.bedrock_invoke.framing import framing
-from rivermouth.dialects.bedrock_invoke.tables import NAME
+from rivermouth.dialects.bedrock_invoke.tables import NAME, TEXT_LOSSES, body_of_model
 from rivermouth.dialects.dialect import Answer
 from rivermouth.dialects.dialect import Decoder as AnyDecoder
 from rivermouth.ir.errors import ApiError, WireError, truncated
@@ -20,23 +27,41 @@ from rivermouth.wire import json
 from rivermouth.wire.frame import Frame, frame_of
 
 # The first is what a client speaks that did not say anything else.
-BODIES: Final[tuple[Body, ...]] = (messages_body.BODY, titan_body.BODY)
+BODIES: Final[tuple[Body, ...]] = (
+    messages_body.BODY,
+    titan_body.BODY,
+    nova_body.BODY,
+    llama_body.BODY,
+    mistral_body.BODY,
+    cohere_body.BODY,
+)
 BODY_NAMED: Final[dict[str, Body]] = {body.name: body for body in BODIES}
+LOSSES: Final = messages_body.LOSSES | nova_body.LOSSES | cohere_body.LOSSES | TEXT_LOSSES
+
+
+def body_of_fields(fields: dict[str, json.Raw], model: str) -> Body | None:
+    """Whose body these members are; where they are those of several, the model's name decides."""
+    telling = [body for body in BODIES if body.tells(fields)]
+    named = body_of_model(model)
+    return next((body for body in telling if body.name == named), telling[0] if telling else None)
 
 
 def body_of_client(request: Request | None) -> Body:
     """The body that the client of this request reads: the one it sent."""
     original = request.original if request is not None else None
-    if original is not None and original.dialect == NAME:
-        return next((b for b in BODIES if b.tells(original.fields)), BODIES[0])
-    return BODIES[0]
+    if request is None or original is None:
+        return BODIES[0]
+    if original.dialect == NAME:
+        return body_of_fields(original.fields, request.model) or BODIES[0]
+    return next((body for body in BODIES if body.owner == original.dialect), BODIES[0])
 
 
 def body_of_data(data: bytes) -> Body:
     """The body that an object of a stream, or a whole reply, is of.  Raises `WireError`."""
-    found = next((b for b in reversed(BODIES) if b.knows(data)), None)
+    members = json.fields(data)
+    found = next((body for body in BODIES if body.knows(members)), None)
     if found is None:
-        raise WireError("neither a Titan nor an Anthropic object")
+        raise WireError("an object of no body that is spoken here")
     return found
 
 
@@ -154,16 +179,11 @@ def encode_reply(reply: Reply, answer: Answer) -> bytes:
 
 def parse_reply(body: bytes) -> Reply:
     """A whole reply of any body.  Raises `ApiError` or `WireError` for anything else."""
-    return _body_of_reply(body).parse_reply(body)
+    return body_of_data(body).parse_reply(body)
 
 
 def relay_reply(body: bytes, answer: Answer) -> bytes:
     """A whole reply as it came, if its body is the one that the client reads."""
     wanted = body_of_client(answer.request)
-    sent = _body_of_reply(body)
+    sent = body_of_data(body)
     return wanted.relay_reply(body, answer) if sent is wanted else wanted.encode_reply(sent.parse_reply(body), answer)
-
-
-def _body_of_reply(body: bytes) -> Body:
-    """By the members at the top: an answer's text may hold any word."""
-    return titan_body.BODY if "results" in json.fields(body) else messages_body.BODY

@@ -16,10 +16,10 @@ from zlib import crc32
 
 import msgspec
 
-from rivermouth.dialects.bedrock_invoke.failures import error_body
-from rivermouth.dialects.bedrock_invoke.tables import WORDINGS
 from rivermouth.dialects.dialect import Route, Surface
 from rivermouth.ir.errors import ApiError
+from rivermouth.vendors.bedrock.failures import error_body
+from rivermouth.vendors.bedrock.words import WORDINGS
 from rivermouth.wire import aws_eventstream as binary
 from rivermouth.wire import json
 from rivermouth.wire.frame import FRAME_CAP_BYTES, Frame, Reader, frame_of

@@ -44,9 +44,9 @@ def tells(fields: dict[str, json.Raw]) -> bool:
     return VERSION_FIELD in fields
 
 
-def knows(data: bytes) -> bool:
+def knows(members: dict[str, json.Raw]) -> bool:
     """Every event, and the whole message, says its type."""
-    return b'"type"' in data
+    return "type" in members
 
 
 def parse(fields: dict[str, json.Raw], route: Route, model: str) -> Request:
@@ -163,6 +163,7 @@ def relay_reply(body: bytes, answer: Answer) -> bytes:
 
 BODY: Final = Body(
     name=ANTHROPIC,
+    owner=MESSAGES.name,
     delta_head=DELTA_HEAD,
     delta_name=_DELTA,
     tells=tells,

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import Final, NamedTuple
+from typing import Final
 
-from rivermouth.ir.errors import Kind
 from rivermouth.ir.events import Reason
 
 NAME: Final = "bedrock_invoke"
@@ -34,75 +33,46 @@ TITAN_IN: Final[dict[str, Reason]] = {
 }
 
 
-class Wording(NamedTuple):
-    """How an error kind is said here.
-
-    status, type: as an HTTP answer; the type chooses the exception of the client.  member: in a stream, where only the
-    members of the stream's union exist; a client that gets another word has no code at all.
-    """
-
-    status: int
-    type: str
-    member: str
-
-
-WORDINGS: Final[dict[Kind, Wording]] = {
-    Kind.INVALID_REQUEST: Wording(400, "ValidationException", "validationException"),
-    Kind.AUTHENTICATION: Wording(403, "UnrecognizedClientException", "validationException"),
-    Kind.PERMISSION: Wording(403, "AccessDeniedException", "validationException"),
-    Kind.NOT_FOUND: Wording(404, "ResourceNotFoundException", "validationException"),
-    Kind.TOO_LARGE: Wording(413, "ValidationException", "validationException"),
-    Kind.RATE_LIMITED: Wording(429, "ThrottlingException", "throttlingException"),
-    Kind.OVERLOADED: Wording(503, "ServiceUnavailableException", "serviceUnavailableException"),
-    Kind.TIMEOUT: Wording(408, "ModelTimeoutException", "modelTimeoutException"),
-    Kind.NETWORK: Wording(424, "ModelErrorException", "modelStreamErrorException"),
-    Kind.UPSTREAM: Wording(424, "ModelErrorException", "modelStreamErrorException"),
-    Kind.TRUNCATED: Wording(424, "ModelStreamErrorException", "modelStreamErrorException"),
-    Kind.CONTENT_FILTERED: Wording(400, "ValidationException", "validationException"),
-    Kind.CANCELLED: Wording(499, "ModelErrorException", "modelStreamErrorException"),
-    Kind.INTERNAL: Wording(500, "InternalServerException", "internalServerException"),
+LLAMA_OUT: Final[dict[Reason, str]] = {
+    Reason.STOP: "stop",
+    Reason.LENGTH: "length",
+    Reason.TOOL_CALLS: "stop",
+    Reason.CONTENT_FILTER: "stop",
 }
-# Error types, and members of the stream's union (the same word, its first letter small).
-KINDS: Final[dict[str, Kind]] = {
-    "ValidationException": Kind.INVALID_REQUEST,
-    "ConflictException": Kind.INVALID_REQUEST,
-    "UnrecognizedClientException": Kind.AUTHENTICATION,
-    "InvalidSignatureException": Kind.AUTHENTICATION,
-    "IncompleteSignatureException": Kind.AUTHENTICATION,
-    "MissingAuthenticationTokenException": Kind.AUTHENTICATION,
-    "ExpiredTokenException": Kind.AUTHENTICATION,
-    "AccessDeniedException": Kind.PERMISSION,
-    "ResourceNotFoundException": Kind.NOT_FOUND,
-    "ThrottlingException": Kind.RATE_LIMITED,
-    "ServiceQuotaExceededException": Kind.RATE_LIMITED,
-    "ModelNotReadyException": Kind.OVERLOADED,
-    "ServiceUnavailableException": Kind.OVERLOADED,
-    "ModelTimeoutException": Kind.TIMEOUT,
-    "ModelErrorException": Kind.UPSTREAM,
-    "ModelStreamErrorException": Kind.UPSTREAM,
-    "InternalServerException": Kind.UPSTREAM,
-    "InternalFailure": Kind.UPSTREAM,
-}
+LLAMA_IN: Final[dict[str, Reason]] = {"stop": Reason.STOP, "length": Reason.LENGTH}
+MISTRAL_OUT: Final[dict[Reason, str]] = LLAMA_OUT
+MISTRAL_IN: Final[dict[str, Reason]] = LLAMA_IN
 
 # Model ids -> whose body they take.  An inference profile has a region before it; what names nobody is asked as the
-# first of the table, which has the most to say.
+# first of the table, which has the most to say.  Not every model of a vendor takes the vendor's body: newer ones have
+# others, and all of them are spoken to by Converse.
 ANTHROPIC: Final = "anthropic"
 TITAN: Final = "titan"
+NOVA: Final = "nova"
+LLAMA: Final = "llama"
+MISTRAL: Final = "mistral"
+COHERE: Final = "cohere"
 MODELS: Final[tuple[tuple[re.Pattern[str], str | None], ...]] = (
     (re.compile(r"(?:^|[./])anthropic\.|claude"), ANTHROPIC),
     (re.compile(r"(?:^|[./])amazon\.titan|(?:^|[./])titan"), TITAN),
-    (re.compile(r"(?:^|[./])(?:ai21|amazon|cohere|deepseek|google|luma|meta|minimax|mistral|moonshot|moonshotai|nvidia"
+    (re.compile(r"(?:^|[./])amazon\.nova|(?:^|[./])nova"), NOVA),
+    (re.compile(r"(?:^|[./])meta\.llama"), LLAMA),
+    (re.compile(r"(?:^|[./])mistral\.(?:devstral|magistral|ministral|pixtral|voxtral|mistral-large-(?!2402))"), None),
+    (re.compile(r"(?:^|[./])mistral\."), MISTRAL),
+    (re.compile(r"(?:^|[./])cohere\.command-[ar]"), COHERE),
+    (re.compile(r"(?:^|[./])(?:ai21|amazon|cohere|deepseek|google|luma|meta|minimax|moonshot|moonshotai|nvidia"
                 r"|openai|qwen|stability|twelvelabs|writer|zai)\."), None),
 )  # fmt: skip
 
-# What the bodies cannot carry beyond the losses of the vendor's own dialect, as `build_request` names it.
-TITAN_LOSSES: Final = frozenset(
+# What the bodies of one text cannot carry, or not all of them, as `build_request` names it.
+TEXT_LOSSES: Final = frozenset(
     {
         "context_tokens",
         "frequency_penalty",
         "keep_alive_s",
         "logit_bias",
         "logprobs",
+        "messages.control_tokens",
         "messages.reasoning",
         "metadata",
         "keep_end",
@@ -111,6 +81,8 @@ TITAN_LOSSES: Final = frozenset(
         "raw",
         "repetition_penalty",
         "seed",
+        "stop",
+        "temperature",
         "thinking",
         "top_k",
         "top_logprobs",

@@ -2,35 +2,51 @@
 
 request   {"inputText", "textGenerationConfig": {maxTokenCount, temperature, topP, stopSequences}}  titan_request
 reply     {"inputTextTokenCount", "results": [{tokenCount, outputText, completionReason}]}
-stream    titan_stream
+object    {"outputText": piece, "index": 0, "totalOutputTextTokenCount": null}
+last      {"outputText": "", "index": 0, "totalOutputTextTokenCount": n, "completionReason": "FINISH"}
+
+`index` is the result's, and there is one.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from functools import partial
+from typing import Any, Final
 
 import msgspec
 
-from rivermouth.dialects.bedrock_invoke.body import Body
-from rivermouth.dialects.bedrock_invoke.tables import TITAN, TITAN_IN
-from rivermouth.dialects.bedrock_invoke.titan_request import build, parse, tells
-from rivermouth.dialects.bedrock_invoke.titan_stream import (
-    HEAD,
+from rivermouth.dialects.bedrock_invoke.body import METRICS, Body
+from rivermouth.dialects.bedrock_invoke.tables import NAME, TITAN, TITAN_IN, TITAN_OUT, TITAN_STOP_SEQUENCE
+from rivermouth.dialects.bedrock_invoke.text_stream import (
+    Counted,
+    Form,
+    ObjectDecoder,
     ObjectRelay,
     Objects,
-    decoder,
-    reason_word,
+    Piece,
+    relay_reply,
     unknown_word,
 )
+from rivermouth.dialects.bedrock_invoke.titan_request import build, parse, tells
 from rivermouth.dialects.dialect import Answer
 from rivermouth.ir.errors import WireError
-from rivermouth.ir.events import Reason, Usage
+from rivermouth.ir.events import Finish, Reason, Usage
 from rivermouth.ir.media import plain_text
 from rivermouth.ir.reply import Choice, Reply
 from rivermouth.ir.request import Text
 from rivermouth.wire import json
 
+HEAD: Final = b'{"outputText":'
+_TAIL: Final = b',"index":0,"totalOutputTextTokenCount":null}'
 _encode: Final = json.encode
+
+
+class _Object(msgspec.Struct):
+    text: str | None = msgspec.field(name="outputText", default=None)
+    output_tokens: int | None = msgspec.field(name="totalOutputTextTokenCount", default=None)
+    input_tokens: int | None = msgspec.field(name="inputTextTokenCount", default=None)
+    reason: str | None = msgspec.field(name="completionReason", default=None)
+    counted: Counted | None = msgspec.field(name=METRICS, default=None)
 
 
 class _Result(msgspec.Struct):
@@ -44,11 +60,44 @@ class _Whole(msgspec.Struct):
     input_tokens: int | None = msgspec.field(name="inputTextTokenCount", default=None)
 
 
+_object: Final = json.typed(_Object)
 _whole: Final = json.typed(_Whole)
 
 
-def knows(data: bytes) -> bool:
-    return b'"outputText"' in data or b'"completionReason"' in data
+def knows(members: dict[str, json.Raw]) -> bool:
+    return not members.keys().isdisjoint(("outputText", "completionReason", "results"))
+
+
+def reason_word(reason: Reason, stop_sequence: str | None) -> str:
+    """`completionReason`; a stop that the client's own sequence brought is said so."""
+    return TITAN_STOP_SEQUENCE if reason is Reason.STOP and stop_sequence is not None else TITAN_OUT[reason]
+
+
+def _read(data: bytes) -> Piece:
+    wire = json.decode_as(_object, data)
+    return Piece(wire.text, wire.reason, wire.input_tokens, wire.output_tokens, wire.counted)
+
+
+def _closing(event: Finish, usage: Usage, pieces: int) -> dict[str, Any]:
+    last: dict[str, Any] = {
+        "outputText": "",
+        "index": 0,
+        "totalOutputTextTokenCount": pieces if usage.output_tokens is None else usage.output_tokens,
+        "completionReason": reason_word(event.reason, event.stop_sequence),
+    }
+    if usage.input_tokens is not None:
+        last["inputTextTokenCount"] = usage.input_tokens
+    return last
+
+
+_FORM: Final = Form(
+    head=HEAD,
+    tail=lambda number, prompt: _TAIL,
+    closing=_closing,
+    read=_read,
+    words=TITAN_IN,
+    field="completionReason",
+)
 
 
 def encode_reply(reply: Reply, answer: Answer) -> bytes:
@@ -75,24 +124,21 @@ def parse_reply(body: bytes) -> Reply:
     return Reply(
         choices=(Choice((Text(result.text),) if result.text else (), TITAN_IN.get(word, Reason.STOP)),),
         usage=None if usage == Usage() else usage,
-        warnings=tuple(unknown_word(word)) if word else (),
+        warnings=tuple(unknown_word(_FORM, word)) if word else (),
     )
-
-
-def relay_reply(body: bytes, answer: Answer) -> bytes:
-    return _encode(json.fields(body))
 
 
 BODY: Final = Body(
     name=TITAN,
+    owner=NAME,
     delta_head=HEAD,
     delta_name="",
     tells=tells,
     knows=knows,
     parse=parse,
     build=build,
-    encoder=Objects,
-    decoder=decoder,
+    encoder=partial(Objects, _FORM),
+    decoder=lambda request: ObjectDecoder(_FORM),
     relay=ObjectRelay,
     encode_reply=encode_reply,
     parse_reply=parse_reply,

@@ -29,6 +29,8 @@ O13  Some servers leave the reasoning out of completion_tokens and count it in t
 O14  Errors are `{"error": {...}}` before the stream and in it; also a text, a bare object, `detail` of a web
      framework, `event: error`, an error within a choice, or a finish_reason that says so.
 O15  A stream may begin with a chunk that has neither choices nor an id (verdicts of a filter on the prompt).
+O16  Azure's clients have the model in the path, as a deployment, and a version in the query, which says nothing here;
+     what the body names beside that is not looked at.  Their key is in a header of its own.
 """
 
 from __future__ import annotations
@@ -51,6 +53,7 @@ from rivermouth.vendors.openai.limits import limit_headers
 from rivermouth.vendors.openai.models import parse_models
 from rivermouth.wire import sse
 
+DEPLOYMENT: Final = "/deployments/{model}"
 STREAM_TYPE: Final = "text/event-stream; charset=utf-8"
 
 
@@ -64,14 +67,17 @@ DIALECT: Final = Dialect(
     surfaces=(
         Surface(prefix="/v1", stream_type=STREAM_TYPE),
         Surface(prefix="/openai/v1", stream_type=STREAM_TYPE, options=frozenset({ROLE_WITH_CONTENT})),
+        Surface(prefix="/openai", stream_type=STREAM_TYPE, options=frozenset({ROLE_WITH_CONTENT})),
     ),
     routes=(
         Route(method="POST", path=PATH, operation=Operation.GENERATE, kind="chat", streams=True),
         Route(method="POST", path="/embeddings", operation=Operation.EMBED),
+        Route(method="POST", path=DEPLOYMENT + PATH, operation=Operation.GENERATE, kind="chat", streams=True),
+        Route(method="POST", path=DEPLOYMENT + "/embeddings", operation=Operation.EMBED),
         Route(method="GET", path="/models", operation=Operation.MODELS),
         Route(method="GET", path="/models/{model}", operation=Operation.MODEL),
     ),
-    keys=(Key(header="authorization", scheme="Bearer"), Key(header="x-api-key")),
+    keys=(Key(header="authorization", scheme="Bearer"), Key(header="x-api-key"), Key(header="api-key")),
     keep_alive=sse.KEEP_ALIVE,
     losses=LOSSES,
     parse_request=parse_request,

@@ -36,7 +36,7 @@ def parse_embed(body: bytes, route: Route, path_model: str | None) -> EmbedReque
         raise wrong_type(error) from None
     if wire.stream:
         raise invalid("embeddings are not streamed", "stream", "invalid_value")
-    model = model_name(wire.model, path_model)
+    model = model_name(path_model, wire.model)
     if wire.encoding_format not in (None, "float", "base64"):
         raise invalid("known are float, base64", "encoding_format", "invalid_value")
     if wire.dimensions is not None and wire.dimensions < 1:

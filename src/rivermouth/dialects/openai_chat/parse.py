@@ -52,7 +52,7 @@ def parse_request(body: bytes, route: Route, path_model: str | None) -> Request:
         wire = json.decode_as(_request, body)
     except WireError as error:
         raise wrong_type(error) from None
-    model = model_name(wire.model, path_model)
+    model = model_name(path_model, wire.model)
     if wire.messages is None:
         raise invalid("messages are missing", "messages", "missing_required_parameter")
     _check_ranges(wire)

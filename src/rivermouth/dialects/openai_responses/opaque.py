@@ -1,7 +1,7 @@
 """Encrypted reasoning: strings that travel through a client unread and prove a thought to the model that had it.
 
-On this wire a thought is an item with an id and `encrypted_content`; its maker wants both back.  Any signature is sealed
-for the client (`ir.opaque`), opened when it returns, and kept from this vendor's models, which refuse those of others:
+On this wire a thought is an item with an id and `encrypted_content`; its maker wants both back.  Any signature is
+sealed for the client (`ir.opaque`), opened when it returns, and kept from this vendor's models unless they made it:
 
     neutral                      on this wire: id, encrypted_content
     "openai:rs_1:gAAA.."         rs_1, gAAA..                      made by an upstream of this dialect and passed on

@@ -1,21 +1,20 @@
-"""Titan's stream, both ways: one object for each piece of text, and one that closes and counts.
+"""Streams of the bodies that have one text, both ways: an object for each piece of it, and one that closes.
 
-    object    {"outputText": piece, "index": 0, "totalOutputTextTokenCount": null}
-    last      {"outputText": "", "index": 0, "totalOutputTextTokenCount": n, "completionReason": "FINISH"}
-
-`index` is the result's, and there is one.  Only the last object counts, and in the binary framing it has the metrics.
+What an object looks like is the body's own (`Form`): titan_body, llama_body, mistral_body.  Only the closing object, or
+one of the first, counts; in the binary framing it has the service's metrics.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import msgspec
 
 from rivermouth.dialects.bedrock_invoke.body import METRICS, metrics
 from rivermouth.dialects.bedrock_invoke.framing import BINARY
-from rivermouth.dialects.bedrock_invoke.tables import NAME, TITAN_IN, TITAN_OUT, TITAN_STOP_SEQUENCE
-from rivermouth.dialects.dialect import Answer, Decoder
+from rivermouth.dialects.bedrock_invoke.tables import NAME
+from rivermouth.dialects.dialect import Answer
 from rivermouth.ir.errors import ApiError, WireError, truncated
 from rivermouth.ir.events import (
     Error,
@@ -35,31 +34,47 @@ from rivermouth.ir.events import (
 from rivermouth.ir.lanes import Lanes, Said
 from rivermouth.ir.media import sentence
 from rivermouth.ir.names import quoted
-from rivermouth.ir.request import Request
 from rivermouth.wire import json
 from rivermouth.wire.frame import Frame
 
-HEAD: Final = b'{"outputText":'
-_TAIL: Final = b',"index":0,"totalOutputTextTokenCount":null}'
 _LANE: Final = 0  # the body has one text, so all parts share one place
 _SAID: Final = frozenset({PartKind.TEXT, PartKind.REFUSAL, PartKind.IMAGE, PartKind.FILE})
 _encode: Final = json.encode
 
 
-class _Counted(msgspec.Struct):
+class Counted(msgspec.Struct):
+    """The service's metrics."""
+
     input_tokens: int | None = msgspec.field(name="inputTokenCount", default=None)
     output_tokens: int | None = msgspec.field(name="outputTokenCount", default=None)
 
 
-class _Object(msgspec.Struct):
-    text: str | None = msgspec.field(name="outputText", default=None)
-    output_tokens: int | None = msgspec.field(name="totalOutputTextTokenCount", default=None)
-    input_tokens: int | None = msgspec.field(name="inputTextTokenCount", default=None)
-    reason: str | None = msgspec.field(name="completionReason", default=None)
-    counted: _Counted | None = msgspec.field(name=METRICS, default=None)
+class Piece(msgspec.Struct):
+    """What an object says.  word: why the text ended, in the object that closes."""
+
+    text: str | None = None
+    word: str | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    counted: Counted | None = None
 
 
-_object: Final = json.typed(_Object)
+class Form(msgspec.Struct, frozen=True, kw_only=True):
+    """What the objects of a body look like.
+
+    head: how one with a piece begins, up to its text.  tail: what stands behind the text of the piece of that number
+    (from 1), given the prompt's tokens as far as they are known.  closing: the last one.  read: what one says; raises
+    `WireError`.  words: of ends; `field` is where they stand.  counts: the objects themselves do, else the metrics
+    alone, in either framing.
+    """
+
+    head: bytes
+    tail: Callable[[int, int | None], bytes]
+    closing: Callable[[Finish, Usage, int], dict[str, Any]]
+    read: Callable[[bytes], Piece]
+    words: Mapping[str, Reason]
+    field: str
+    counts: bool = True
 
 
 class Objects:
@@ -69,11 +84,12 @@ class Objects:
     `ApiError` when what waits is more than the cap; what came before it goes out with `close`.
     """
 
-    __slots__ = ("_answer", "_kinds", "_lanes", "_measured", "_pieces", "_speaking", "_unsent", "_usage")
+    __slots__ = ("_answer", "_form", "_kinds", "_lanes", "_measured", "_pieces", "_speaking", "_unsent", "_usage")
 
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, form: Form, answer: Answer) -> None:
+        self._form = form
         self._answer = answer
-        self._measured = BINARY in answer.surface.options
+        self._measured = not form.counts or BINARY in answer.surface.options
         self._pieces = 0
         self._usage: Usage | None = None
         self._kinds: dict[int, PartKind] = {}  # of the open parts
@@ -102,7 +118,8 @@ class Objects:
             if type(event) is TextDelta:
                 if event.part in speaking:
                     self._pieces += 1
-                    out.append(HEAD + _encode(event.text) + _TAIL)
+                    prompt = self._usage.input_tokens if self._usage is not None else None
+                    out.append(self._form.head + _encode(event.text) + self._form.tail(self._pieces, prompt))
                 elif self._lanes.waits(event.part):
                     self._lanes.hold(event.part, event)
             else:
@@ -142,14 +159,7 @@ class Objects:
 
     def _closing(self, event: Finish) -> dict[str, Any]:
         usage = self._usage or Usage()
-        last: dict[str, Any] = {
-            "outputText": "",
-            "index": 0,
-            "totalOutputTextTokenCount": self._pieces if usage.output_tokens is None else usage.output_tokens,
-            "completionReason": reason_word(event.reason, event.stop_sequence),
-        }
-        if usage.input_tokens is not None:
-            last["inputTextTokenCount"] = usage.input_tokens
+        last = self._form.closing(event, usage, self._pieces)
         counted = metrics((usage.input_tokens, usage.output_tokens), self._answer.total_ns)
         if self._measured and counted:
             last[METRICS] = counted
@@ -157,11 +167,12 @@ class Objects:
 
 
 class ObjectDecoder:
-    """One text; the object with a reason ends it.  The prompt's count may come with the first object only."""
+    """One text; the object with a word for the end ends it.  The prompt's count may come with the first object only."""
 
-    __slots__ = ("_done", "_input_tokens", "_open", "_started")
+    __slots__ = ("_done", "_form", "_input_tokens", "_open", "_started")
 
-    def __init__(self, request: Request | None) -> None:
+    def __init__(self, form: Form) -> None:
+        self._form = form
         self._input_tokens: int | None = None
         self._started = False
         self._open = False
@@ -170,22 +181,22 @@ class ObjectDecoder:
     def feed(self, frame: Frame) -> list[Event]:
         if self._done:
             return []
-        wire = json.decode_as(_object, frame.data)
-        if wire.text and self._open and wire.reason is None:
-            return [TextDelta(0, wire.text)]
-        if wire.text is None and wire.reason is None:
-            raise WireError("an object without outputText")
+        piece = self._form.read(frame.data)
+        if piece.text and self._open and piece.word is None:
+            return [TextDelta(0, piece.text)]
+        if piece.text is None and piece.word is None:
+            raise WireError("an object without a text")
         events: list[Event] = []
         if not self._started:
             self._started = True
-            self._input_tokens = wire.input_tokens
+            self._input_tokens = piece.input_tokens
             events.append(Start())
-        if wire.text:
+        if piece.text:
             if not self._open:
                 self._open = True
                 events.append(PartStart(0, PartKind.TEXT))
-            events.append(TextDelta(0, wire.text))
-        return events if wire.reason is None else events + self._close(wire, wire.reason)
+            events.append(TextDelta(0, piece.text))
+        return events if piece.word is None else events + self._close(piece, piece.word)
 
     def eof(self) -> list[Event]:
         if self._done:
@@ -193,26 +204,17 @@ class ObjectDecoder:
         self._done = True
         return [Error(truncated(NAME, "part 0 (text)" if self._open else None))]
 
-    def _close(self, wire: _Object, word: str) -> list[Event]:
+    def _close(self, piece: Piece, word: str) -> list[Event]:
         self._done = True
         events: list[Event] = [PartEnd(0)] if self._open else []
-        counted = wire.counted or _Counted()
+        counted = piece.counted or Counted()
         usage = Usage(
-            input_tokens=_first(wire.input_tokens, counted.input_tokens, self._input_tokens),
-            output_tokens=_first(wire.output_tokens, counted.output_tokens),
+            input_tokens=_first(piece.input_tokens, counted.input_tokens, self._input_tokens),
+            output_tokens=_first(piece.output_tokens, counted.output_tokens),
         )
         if usage != Usage():
             events.append(usage)
-        return [*events, *unknown_word(word), Finish(TITAN_IN.get(word, Reason.STOP))]
-
-
-def _first(*counts: int | None) -> int | None:
-    """The first that was said; 0 is said."""
-    return next((count for count in counts if count is not None), None)
-
-
-def decoder(request: Request | None) -> Decoder:
-    return ObjectDecoder(request)
+        return [*events, *unknown_word(self._form, word), Finish(self._form.words.get(word, Reason.STOP))]
 
 
 class ObjectRelay:
@@ -228,12 +230,17 @@ class ObjectRelay:
         return []
 
 
-def reason_word(reason: Reason, stop_sequence: str | None) -> str:
-    """`completionReason`; a stop that the client's own sequence brought is said so."""
-    return TITAN_STOP_SEQUENCE if reason is Reason.STOP and stop_sequence is not None else TITAN_OUT[reason]
+def relay_reply(body: bytes, answer: Answer) -> bytes:
+    """A whole reply as it came."""
+    return _encode(json.fields(body))
 
 
-def unknown_word(word: str) -> list[Warn]:
-    if word in TITAN_IN:
+def unknown_word(form: Form, word: str) -> list[Warn]:
+    if word in form.words:
         return []
-    return [Warn(f"the upstream's completionReason {quoted(word)} is not known", "completionReason")]
+    return [Warn(f"the upstream's {form.field} {quoted(word)} is not known", form.field)]
+
+
+def _first(*counts: int | None) -> int | None:
+    """The first that was said; 0 is said."""
+    return next((count for count in counts if count is not None), None)

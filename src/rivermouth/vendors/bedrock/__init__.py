@@ -1,0 +1,1 @@
+"""What the dialects of Amazon Bedrock share: the words and the shapes of its failures."""
