@@ -94,6 +94,7 @@ LOSSES: Final[dict[str, str]] = {
     "logprobs": "probabilities of the tokens",
     "message.name": "the name of who speaks",
     "max_tokens": "what a limit of tokens is above the most that this model may be asked for",
+    "messages.control_tokens": "a model's control tokens in a text as such; they are written apart",
     "messages.image": "an image where the protocol takes none: in a tool's result, or in the model's own words",
     "messages.reasoning": "earlier reasoning, where it was not signed by this vendor or has no place",
     "messages.system": "instructions in the middle of the talk as such; they are said otherwise",
@@ -122,7 +123,16 @@ LOSSES: Final[dict[str, str]] = {
 }
 """What each loss is.  One that is not here stops the pages from being written."""
 
-BODIES: Final[dict[str, dict[str, str]]] = {"bedrock_invoke": {"Claude": "anthropic.claude", "Titan": "amazon.titan"}}
+BODIES: Final[dict[str, dict[str, str]]] = {
+    "bedrock_invoke": {
+        "Claude": "anthropic.claude",
+        "Nova": "amazon.nova",
+        "Cohere": "cohere.command-r",
+        "Titan": "amazon.titan",
+        "Llama": "meta.llama",
+        "Mistral": "mistral.mixtral",
+    }
+}
 """Dialects whose upstreams take more than one body: each body with a model that takes it."""
 
 
@@ -367,18 +377,21 @@ def lost(dialect: Dialect) -> list[str]:
 
 def ends(dialect: Dialect) -> list[str]:
     """The words for an end, both ways, from the dialect's own tables."""
-    out, known, failed = {}, {}, []
+    out: dict[Reason, dict[str, None]] = {}
+    known, failed = {}, []
     for name, value in vars(tables_of(dialect)).items():
         if not isinstance(value, dict) or not value:
             continue
         keys, values = {type(k) for k in value}, {type(v) for v in value.values()}
         if keys == {Reason} and values == {str}:
-            out.update(value)
+            for reason, word in value.items():
+                out.setdefault(reason, {})[word] = None
         elif keys == {str} and values == {Reason}:
             known.update(value)
         elif keys == {str} and "FAILED" in name:
             failed += value
-    lines = rows(("It ended by", "A client reads"), ((reason.value, code(word)) for reason, word in out.items()))
+    said = ((reason.value, " or ".join(map(code, words))) for reason, words in out.items())
+    lines = rows(("It ended by", "A client reads"), said)
     words = [(code(word), reason.value) for word, reason in known.items()]
     words += [(code(word), "an error") for word in failed]
     return lines + rows(("An upstream's word", "What it is taken for"), words)

@@ -29,15 +29,21 @@ UNWANTED = re.compile(r".*(_API_KEY|_BASE_URL|_PROXY|_proxy)|OLLAMA_HOST|RIVERMO
 
 
 class Ran(NamedTuple):
+    """out: what is no UTF-8 in it stands there escaped, as `bytes_out` reads it."""
+
     code: int
     out: str
     err: str
+
+    @property
+    def bytes_out(self) -> bytes:
+        return self.out.encode("utf-8", "surrogateescape")
 
 
 class Cli:
     """`cli("list", "--json")` runs the command in this process, its words captured."""
 
-    def __init__(self, patch: pytest.MonkeyPatch, capture: pytest.CaptureFixture[str]) -> None:
+    def __init__(self, patch: pytest.MonkeyPatch, capture: pytest.CaptureFixture[bytes]) -> None:
         self._patch = patch
         self._capture = capture
 
@@ -49,7 +55,8 @@ class Cli:
             main()
         except SystemExit as left:
             code = left.code if isinstance(left.code, int) else int(left.code is not None)
-        return Ran(code, *self._capture.readouterr())
+        out, err = self._capture.readouterr()
+        return Ran(code, out.decode("utf-8", "surrogateescape"), err.decode())
 
 
 def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:

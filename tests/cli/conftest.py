@@ -30,12 +30,14 @@ def server(tmp_path_factory: pytest.TempPathFactory, tiny_file: Path) -> Iterato
 
 
 @pytest.fixture
-def cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, data_dir: Path) -> Cli:
+def cli(
+    monkeypatch: pytest.MonkeyPatch, capsysbinary: pytest.CaptureFixture[bytes], tmp_path: Path, data_dir: Path
+) -> Cli:
     """The command in this process, in an empty folder, with an empty data directory."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("RIVERMOUTH_DATA", str(data_dir))
     monkeypatch.setenv("COLUMNS", "200")
-    return Cli(monkeypatch, capsys)
+    return Cli(monkeypatch, capsysbinary)
 
 
 @pytest.fixture

@@ -59,7 +59,7 @@ def test_events_are_written_one_on_each_line(cli: Cli, name: str) -> None:
 def test_a_client_of_any_dialect_reads_what_was_said(cli: Cli, name: str, to: str) -> None:
     recording = stream(name)
     ran = cli("replay", recording, "--to", to)
-    back, events, can = decoded(discover()[to], ran.out.encode()), events_of(recording), carries(to)
+    back, events, can = decoded(discover()[to], ran.bytes_out), events_of(recording), carries(to)
     assert (ran.code, ran.err) == (0, "")
     assert isinstance(back[-1], Finish)
     assert fold(back).choices[0].text == fold(events).choices[0].text
@@ -73,7 +73,7 @@ def test_a_bad_end_is_told_to_the_client_and_to_the_caller(cli: Cli, name: str, 
     ran = cli("replay", stream(name), "--to", to)
     assert ran.code == 1
     assert f"ended badly ({kind})" in ran.err
-    assert isinstance(decoded(discover()[to], ran.out.encode())[-1], Error)
+    assert isinstance(decoded(discover()[to], ran.bytes_out)[-1], Error)
 
 
 def test_the_client_gets_the_name_and_the_time_of_the_recording(cli: Cli) -> None:
@@ -104,7 +104,7 @@ def test_what_the_clients_protocol_cannot_say_is_a_bad_end_in_it(cli: Cli, tmp_p
     file = tmp_path / "recorded"
     file.write_text("".join(f"{line}\n" for line in [*[json.dumps(piece)] * 5, ending]))
     ran = cli("replay", file, "--to", to, "--from", "ollama")
-    back = decoded(discover()[to], ran.out.encode())
+    back = decoded(discover()[to], ran.bytes_out)
     assert (ran.code, type(back[-1])) == ((1, Error) if to == "cohere_v1" else (0, Finish))
     assert ("ended badly (upstream)" in ran.err) is (to == "cohere_v1")
 

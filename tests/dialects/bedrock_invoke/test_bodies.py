@@ -120,6 +120,15 @@ class TestNova:
             build(changed(response_format=ResponseFormat(Format.JSON_SCHEMA, {"type": "object"})), NOVA)
         assert raised.value.param == "response_format"
 
+    @pytest.mark.parametrize("field", ["guardrailConfig", "promptVariables"])
+    def test_what_converse_alone_has_is_refused(self, field: str) -> None:
+        converse = discover()["bedrock_converse"]
+        body = json.dumps({"messages": HI, field: {"guardrailIdentifier": "g"}}).encode()
+        request = converse.parse_request(body, next(r for r in converse.routes if not r.streams), NOVA)
+        with pytest.raises(ApiError) as raised:
+            DIALECT.build_request(request, NOVA)
+        assert raised.value.param == field
+
     def test_it_is_lossless_to_and_from_converse(self) -> None:
         converse = discover()["bedrock_converse"]
         cached = [{"role": "user", "content": [{"text": "Hi"}, {"cachePoint": {"type": "default"}}]}]

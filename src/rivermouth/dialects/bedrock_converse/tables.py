@@ -123,7 +123,6 @@ LOSSES: Final = frozenset(
         "thinking",
         "thinking.budget_tokens",
         "thinking.effort",
-        "tool_choice",
         "top_k",
         "top_logprobs",
         "top_p",

@@ -60,7 +60,7 @@ class _Whole(msgspec.Struct):
     reason: str | None = msgspec.field(name="stop_reason", default=None)
 
 
-_asked: Final = json.typed(_Asked)
+_asked: Final = partial(json.decode_as, json.typed(_Asked))
 _object: Final = json.typed(_Object)
 _whole: Final = json.typed(_Whole)
 

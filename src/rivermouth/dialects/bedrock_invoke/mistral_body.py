@@ -59,7 +59,7 @@ class _Object(msgspec.Struct):
     counted: Counted | None = msgspec.field(name=METRICS, default=None)
 
 
-_asked: Final = json.typed(_Asked)
+_asked: Final = partial(json.decode_as, json.typed(_Asked))
 _object: Final = json.typed(_Object)
 
 

@@ -47,6 +47,8 @@ _REASONING: Final = "reasoningConfig"
 # What Converse has and this body has not; the wish that is lost with it, if any is.
 _DROPPED: Final = {"additionalModelResponseFieldPaths": None, "requestMetadata": "metadata", "serviceTier": None,
                    "performanceConfig": None}  # fmt: skip
+# Without these the answer would be another one, and this body has no place for them.
+_CONVERSES_ALONE: Final = ("guardrailConfig", "promptVariables")
 
 
 def tells(fields: dict[str, json.Raw]) -> bool:
@@ -97,6 +99,9 @@ def build(request: Request, model: str) -> Outgoing:
     for name, loss in _DROPPED.items():
         if fields.pop(name, None) is not None and loss is not None:
             losses.add(loss)
+    for name in _CONVERSES_ALONE:
+        if name in fields:
+            raise invalid(f"{name} can only be passed to an upstream that is asked by Converse", name)
     output = _object(fields, "outputConfig")
     if "textFormat" in output:
         raise invalid("this model has no output formats in this protocol", "response_format")

@@ -28,7 +28,7 @@ T = TypeVar("T", bound=Prompted)
 
 
 def parse_prompted(
-    shape: msgspec.json.Decoder[T],
+    decode: Callable[[bytes], T],
     fields: dict[str, json.Raw],
     route: Route,
     model: str,
@@ -39,7 +39,7 @@ def parse_prompted(
     Raises `ApiError` with the field at fault.
     """
     try:
-        asked = json.decode_as(shape, json.encode(fields))
+        asked = decode(json.encode(fields))
     except WireError as error:
         fault = json.misfit(error)
         raise invalid(fault.words, fault.param) from None
