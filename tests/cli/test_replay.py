@@ -198,6 +198,7 @@ def test_what_a_dialect_makes_of_a_stream_has_an_order() -> None:
     text = list(events_of(stream("openai_chat/text")))
     failed = events_of(stream("openai_chat/error"))
     assert understood(text) is Understood.END
+    assert understood([text[0], text[-1]]) is Understood.EMPTY
     assert understood(failed) is Understood.CONTENT
     assert understood([Start(), failed[-1]]) is Understood.FAILURE
     assert understood([Start()]) is understood([]) is Understood.NOTHING

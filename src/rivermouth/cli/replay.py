@@ -52,8 +52,10 @@ class Understood(IntEnum):
     NOTHING = 0
     FAILURE = 1
     """Only that it failed."""
-    CONTENT = 2
-    END = 3
+    EMPTY = 2
+    """Only that it ended well: what was said may stand where another protocol has it."""
+    CONTENT = 3
+    END = 4
     """All of it, to its good end."""
 
 
@@ -191,9 +193,10 @@ def guess(head: bytes) -> list[str]:
 
 def understood(events: list[Event]) -> Understood:
     end = events[-1] if events else None
+    said = any(type(event) is PartStart for event in events)
     if isinstance(end, Finish):
-        return Understood.END
-    if any(type(event) is PartStart for event in events):
+        return Understood.END if said else Understood.EMPTY
+    if said:
         return Understood.CONTENT
     strange = any(type(event) is Unknown for event in events)
     if isinstance(end, Error) and end.error.kind is not Kind.TRUNCATED and end.error.code != MALFORMED and not strange:

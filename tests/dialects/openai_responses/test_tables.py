@@ -11,7 +11,9 @@ from tests.goldens.cases import PIXEL
 
 
 def test_tables_towards_the_wire_are_total() -> None:
-    assert set(tables.ENDS) == set(Reason)
+    assert set(tables.STATUSES) == set(tables.WHY) == set(Reason)
+    for reason, why in tables.WHY.items():
+        assert (tables.STATUSES[reason] == "incomplete") is (why is not None)
     assert set(tables.FAILED_CODES) == set(Kind)
     assert set(tables.FORMAT_OUT) == set(Format)
 

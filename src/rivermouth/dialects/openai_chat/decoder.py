@@ -16,6 +16,7 @@ from rivermouth.dialects.openai_chat.shapes import (
     ReasoningDetail,
     ToolCallShape,
 )
+from rivermouth.dialects.openai_chat.tables import FINISH_FAILED, FINISH_IN
 from rivermouth.dialects.openai_chat.template import LEARN_CAP, PROBE, PROBE_TEXT, cut
 from rivermouth.ir.errors import ApiError, Kind, WireError, truncated
 from rivermouth.ir.events import (
@@ -36,7 +37,6 @@ from rivermouth.ir.events import (
 )
 from rivermouth.ir.request import Request
 from rivermouth.vendors.openai.failures import mask, read_error
-from rivermouth.vendors.openai.finish import FINISH_FAILED, FINISH_IN
 from rivermouth.vendors.openai.usage import UsageShape, read_usage
 from rivermouth.wire import json
 from rivermouth.wire.frame import FRAME_CAP_BYTES, Frame

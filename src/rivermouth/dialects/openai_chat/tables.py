@@ -6,6 +6,7 @@ from typing import Final
 
 from rivermouth.ir.events import PartKind, Reason
 from rivermouth.ir.request import Choose, Format, Role
+from rivermouth.vendors.openai import finish
 
 FINISH_OUT: Final[dict[Reason, str]] = {
     Reason.STOP: "stop",
@@ -13,6 +14,8 @@ FINISH_OUT: Final[dict[Reason, str]] = {
     Reason.TOOL_CALLS: "tool_calls",
     Reason.CONTENT_FILTER: "content_filter",
 }
+FINISH_IN: Final = finish.FINISH_IN
+FINISH_FAILED: Final = finish.FINISH_FAILED
 
 DELTA_MEMBER: Final[dict[PartKind, str]] = {
     PartKind.TEXT: "content",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from rivermouth.dialects.openai_completions.shapes import ChoiceShape, Chunk
-from rivermouth.dialects.openai_completions.tables import NAME
+from rivermouth.dialects.openai_completions.tables import FINISH_FAILED, FINISH_IN, NAME
 from rivermouth.ir.errors import ApiError, Kind, WireError, truncated
 from rivermouth.ir.events import (
     Error,
@@ -23,7 +23,6 @@ from rivermouth.ir.events import (
 from rivermouth.ir.names import quoted
 from rivermouth.ir.request import Request
 from rivermouth.vendors.openai.failures import read_error
-from rivermouth.vendors.openai.finish import FINISH_FAILED, FINISH_IN
 from rivermouth.vendors.openai.usage import read_usage
 from rivermouth.wire import json
 from rivermouth.wire.frame import Frame

@@ -6,6 +6,7 @@ from typing import Final
 
 from rivermouth.ir.events import Reason
 from rivermouth.ir.request import Role, Sampling
+from rivermouth.vendors.openai import finish
 
 NAME: Final = "openai_completions"
 PATH: Final = "/completions"
@@ -16,6 +17,8 @@ FINISH_OUT: Final[dict[Reason, str]] = {
     Reason.TOOL_CALLS: "stop",
     Reason.CONTENT_FILTER: "content_filter",
 }
+FINISH_IN: Final = finish.FINISH_IN
+FINISH_FAILED: Final = finish.FINISH_FAILED
 
 # How a talk of several turns is written as one text.
 SPEAKERS: Final[dict[Role, str]] = {Role.SYSTEM: "System", Role.USER: "User", Role.ASSISTANT: "Assistant"}

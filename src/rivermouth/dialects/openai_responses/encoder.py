@@ -30,7 +30,7 @@ from rivermouth.dialects.openai_responses.items import (
 from rivermouth.dialects.openai_responses.opaque import to_client
 from rivermouth.dialects.openai_responses.pictures import format_of
 from rivermouth.dialects.openai_responses.response import Template
-from rivermouth.dialects.openai_responses.tables import ENDS
+from rivermouth.dialects.openai_responses.tables import STATUSES, WHY
 from rivermouth.dialects.openai_responses.tools import Called, called_as
 from rivermouth.ir.errors import ApiError, Kind
 from rivermouth.ir.events import (
@@ -264,7 +264,7 @@ class Encoder:
         return self._template
 
     def _finish(self, event: Finish, out: list[bytes]) -> None:
-        status, why = ENDS[event.reason]
+        status, why = STATUSES[event.reason], WHY[event.reason]
         self._settle(status, out)
         self._done = True
         template = self._begin(out)

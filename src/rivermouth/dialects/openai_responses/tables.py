@@ -12,14 +12,20 @@ NAME: Final = "openai_responses"
 PATH: Final = "/responses"
 COUNT_PATH: Final = "/responses/input_tokens"
 
-# How a response that ended by itself ends: its status, and why it is incomplete.
-ENDS: Final[dict[Reason, tuple[str, str | None]]] = {
-    Reason.STOP: ("completed", None),
-    Reason.TOOL_CALLS: ("completed", None),
-    Reason.LENGTH: ("incomplete", "max_output_tokens"),
-    Reason.CONTENT_FILTER: ("incomplete", "content_filter"),
+# How a response that ended by itself ends, and why it is incomplete where it is.
+STATUSES: Final[dict[Reason, str]] = {
+    Reason.STOP: "completed",
+    Reason.TOOL_CALLS: "completed",
+    Reason.LENGTH: "incomplete",
+    Reason.CONTENT_FILTER: "incomplete",
 }
-INCOMPLETE_IN: Final[dict[str, Reason]] = {why: reason for reason, (_, why) in ENDS.items() if why is not None}
+WHY: Final[dict[Reason, str | None]] = {
+    Reason.STOP: None,
+    Reason.TOOL_CALLS: None,
+    Reason.LENGTH: "max_output_tokens",
+    Reason.CONTENT_FILTER: "content_filter",
+}
+INCOMPLETE_IN: Final[dict[str, Reason]] = {why: reason for reason, why in WHY.items() if why is not None}
 
 # `error.code` of a response that failed.  Agents retry on server_error and give up on invalid_prompt.
 FAILED_CODES: Final[dict[Kind, str]] = {
