@@ -17,10 +17,12 @@ import pytest
 
 from rivermouth.local.registry import Registry
 from tests.local.asking import install
+from tests.local.encoding import install_encoder
 from tests.promises import ROOT
 from tests.running import START_S, running
 from tests.sdk.cutter import Cutter
 from tests.sdk.served import Served
+from tests.tiny_bert import build as build_encoder
 from tests.tiny_gguf import build
 
 BODY_LIMIT_BYTES: Final = 1024 * 1024
@@ -36,6 +38,7 @@ cooldown = false
 [local]
 max_models = 3
 devices = ["CPU"]
+catalog = "models.toml"
 [providers.led]
 python = "tests.sdk.bots:led"
 [providers.parrot]
@@ -51,6 +54,15 @@ price = {{ input = 1000000.0, output = 2000000.0, currency = "EUR" }}
 [models.governed]
 endpoints = ["eu"]
 """
+
+CATALOG: Final = """
+[[models]]
+names = ["parcel"]
+license = "Apache-2.0"
+attribution = "Somebody"
+source = { kind = "file", path = "tiny.gguf" }
+"""
+ENCODER: Final = "tiny-encoder"
 
 KEYED: Final = 'server.keys = ["env:TEST_KEY"]\n'
 
@@ -92,12 +104,17 @@ def served(
 
 @pytest.fixture(scope="session")
 def back(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """The scripted models, two generators, and tiny local models: with a chat template, without, and without end."""
+    """The scripted models, two generators, and tiny local models: with a chat template, without, and without end.
+
+    An encoder beside them, and one model more in the catalogue, `parcel`, to be pulled.
+    """
     folder = tmp_path_factory.mktemp("back")
     registry = Registry(folder / "data" / "models")
     install(registry, "tiny", build(folder / "tiny.gguf"))
     install(registry, "plain", build(folder / "plain.gguf", template=None))
     install(registry, "loop", build(folder / "loop.gguf", loop=True, ctx=16384))
+    install_encoder(registry, ENCODER, build_encoder(folder / "encoder"))
+    (folder / "models.toml").write_text(CATALOG, encoding="utf-8")
     with served(folder, BACK) as server:
         yield server
 

@@ -78,6 +78,11 @@ def _fetch(place: Path, limit_s: float) -> str | None:
     return next((line for line in done.stderr.splitlines() if line.strip()), f"exit code {done.returncode}")
 
 
+def run_all(asked: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """What each of these scripts sees, given that, in one process of Node's: most of a script's time is its start."""
+    return run("all.mjs", json.dumps(asked))
+
+
 def run(script: str, *arguments: str) -> dict[str, Any]:
     """The document that a script of tests/sdk/js writes as its only output; fails with what it said otherwise."""
     seen: dict[str, Any] = json.loads(_output(HERE / script, *arguments))

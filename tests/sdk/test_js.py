@@ -1,42 +1,38 @@
-"""The vendors' SDKs for JavaScript, run by Node against servers of this folder."""
+"""The vendors' SDKs for JavaScript, run by Node against servers of this folder: all of them in one process."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 import socket
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pytest
 
-from rivermouth.local.registry import Registry
+from rivermouth.ir.request import Reasoning, ToolCall, ToolResult
 from rivermouth.store.port import Status
-from tests.local.encoding import install_encoder
+from tests.dialects.loopback import Loopback
 from tests.sdk import node
-from tests.sdk.conftest import served
-from tests.sdk.said import echo
+from tests.sdk.conftest import ENCODER
+from tests.sdk.js_cases import CASES, SAID, SIGNATURE, THOUGHT, cases
+from tests.sdk.said import ARGUMENTS, SIGNED, echo, thought
 from tests.sdk.served import Served
-from tests.tiny_bert import build as build_encoder
 from tests.tiny_bert import ids_of, vector_of
 from tests.tiny_gguf import TEXT, build
 
-CONFIG = '[local]\ncatalog = "models.toml"\ndevices = ["CPU"]\n[resilience]\nretries = 0\n'
-CATALOG = """
-[[models]]
-names = ["parcel"]
-license = "Apache-2.0"
-attribution = "Somebody"
-source = { kind = "file", path = "tiny.gguf" }
-"""
-BROKEN = 'You said: "Hi". This is'
+BROKEN: Final = 'You said: "Hi". This is'
+ANSWERED: Final = f'weather answered "rain". weather answered "rain". {SIGNED}'
+KEPT: Final = {"openai": "openai_chat", "anthropic": "anthropic", "google": "gemini"}
+"""SDKs that keep what was said and send it back, and the dialect of each."""
 
 
-@pytest.fixture(scope="module", autouse=True)
+@pytest.fixture(scope="module")
 def packages() -> None:
-    """Those of the lock; where they cannot be brought, every test here fails with that sentence."""
+    """Those of the lock; where they cannot be brought, every test of an SDK fails with that sentence."""
     try:
         node.install(node.IN_A_TEST_S)
     except node.NoPackages as error:
@@ -44,107 +40,130 @@ def packages() -> None:
 
 
 @pytest.fixture(scope="module")
-def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(tmp_path_factory.mktemp("js") / "tiny.gguf")
+def shown() -> Iterator[dict[str, Loopback]]:
+    """Servers of streams for the accumulators."""
+    with cases(*KEPT.values()) as servers:
+        yield servers
 
 
 @pytest.fixture(scope="module")
-def shop(file: Path) -> Iterator[Served]:
-    """A server that has an encoder, and whose catalogue has one model more to pull."""
-    folder = file.parent
-    (folder / "models.toml").write_text(CATALOG, encoding="utf-8")
-    install_encoder(Registry(folder / "data" / "models"), "tiny-encoder", build_encoder(folder / "encoder"))
-    with served(folder, CONFIG) as server:
-        yield server
+def everything(packages: None, back: Served, shown: dict[str, Loopback]) -> dict[str, Any]:
+    """What each SDK saw."""
+    where = {sdk: {"url": back.url, "cases": shown[dialect].url, "names": [*CASES]} for sdk, dialect in KEPT.items()}
+    pulled = {"url": back.url, "model": "parcel", "encoder": ENCODER}
+    plain = {"url": back.url}
+    return node.run_all({**where, "responses": plain, "cohere": plain, "ollama": pulled})
 
 
-@pytest.fixture(scope="module")
-def ollama(shop: Served) -> dict[str, Any]:
-    """What its SDK saw of a model from the pull to the end of it."""
-    return node.run("ollama.mjs", shop.url, "parcel", "tiny-encoder")
+@pytest.fixture
+def seen(request: pytest.FixtureRequest, everything: dict[str, Any]) -> dict[str, Any]:
+    """What the SDK saw that the test's class is named after."""
+    found: dict[str, Any] = everything[request.cls.__name__.removeprefix("Test").lower()]
+    return found
 
 
 class TestOllama:
     @pytest.mark.promise(13, 24, 25, 26, 27, 28)
-    def test_pull(self, ollama: dict[str, Any], file: Path) -> None:
-        assert "parcel:latest" not in ollama["before"]
-        first, *files, verifying, last = ollama["pull"]
+    def test_pull(self, seen: dict[str, Any], tmp_path: Path) -> None:
+        assert "parcel:latest" not in seen["before"]
+        first, *files, verifying, last = seen["pull"]
         assert (first, verifying, last) == (
             {"status": "pulling manifest"},
             {"status": "verifying sha256 digest"},
             {"status": "success"},
         )
-        model = listed(ollama)
-        digest, total = f"sha256:{hashlib.sha256(file.read_bytes()).hexdigest()}", file.stat().st_size
+        file = build(tmp_path / "tiny.gguf").read_bytes()
+        model = listed(seen)
+        digest, total = f"sha256:{hashlib.sha256(file).hexdigest()}", len(file)
         assert (f"sha256:{model['digest']}", model["size"]) == (digest, total)
         assert {(f["status"], f["digest"], f["total"]) for f in files} == {("pulling tiny.gguf", digest, total)}
         completed = [f["completed"] for f in files]
         assert (completed[0], completed[-1]) == (0, total)
         assert completed == sorted(completed)
-        assert ollama["pullAgain"] == {"status": "success"}
-        assert ollama["unknown"]["status"] == 404
+        assert seen["pullAgain"] == {"status": "success"}
+        assert seen["unknown"]["status"] == 404
 
-    def test_list_and_show(self, ollama: dict[str, Any]) -> None:
-        details = listed(ollama)["details"]
+    def test_list_and_show(self, seen: dict[str, Any]) -> None:
+        details = listed(seen)["details"]
         assert (details["format"], details["family"]) == ("gguf", "llama")
-        shown = ollama["show"]
+        shown = seen["show"]
         assert (shown["license"], shown["details"]) == ("Apache-2.0\nSomebody", details)
         assert "completion" in shown["capabilities"]
 
     @pytest.mark.promise(12, 15, 16, 49)
-    def test_chat_and_generate(self, ollama: dict[str, Any]) -> None:
-        whole = ollama["chat"]
+    def test_chat_and_generate(self, seen: dict[str, Any]) -> None:
+        whole = seen["chat"]
         assert (whole["message"], whole["done"]) == ({"role": "assistant", "content": TEXT}, True)
-        *pieces, last = ollama["stream"]
+        *pieces, last = seen["stream"]
         assert "".join(piece["message"]["content"] for piece in (*pieces, last)) == TEXT
         assert [piece["done"] for piece in pieces] == [False] * len(pieces)
         assert (last["done"], last["done_reason"], last["eval_count"]) == (True, "stop", whole["eval_count"])
-        assert ollama["generate"][-1]["done"] is True
-        assert ollama["running"] == ["parcel:latest"]
+        assert seen["generate"][-1]["done"] is True
+        assert "parcel:latest" in seen["running"]
 
     @pytest.mark.fault("F31")
-    def test_abort_and_a_broken_stream(self, ollama: dict[str, Any], shop: Served) -> None:
-        assert len(ollama["aborted"]["pieces"]) == 2
-        assert ollama["aborted"]["ended"]["name"] == "AbortError"
-        shop.idle()
-        assert shop.usage("scripted/scripted-slow") == {Status.CANCELLED: 1}
-        assert ollama["broken"]["name"] == "Error"
+    def test_abort_and_a_broken_stream(self, seen: dict[str, Any], back: Served) -> None:
+        assert len(seen["aborted"]["pieces"]) == 2
+        assert seen["aborted"]["ended"]["name"] == "AbortError"
+        back.idle()
+        assert back.usage("scripted/scripted-slow")[Status.CANCELLED] >= len(("openai", "anthropic", "ollama"))
+        assert seen["broken"]["name"] == "Error"
 
     @pytest.mark.promise(76)
-    def test_embed(self, ollama: dict[str, Any]) -> None:
-        vectors = ollama["embed"]["embeddings"]
+    def test_embed(self, seen: dict[str, Any]) -> None:
+        vectors = seen["embed"]["embeddings"]
         np.testing.assert_allclose(vectors, [vector_of(ids_of(text)) for text in ("the river", "sea")], atol=2e-6)
 
-    def test_copy_and_delete(self, ollama: dict[str, Any]) -> None:
-        assert ollama["copy"] == ollama["delete"] == {"status": "success"}
-        assert {"parcel:latest", "second:latest"} <= set(ollama["copied"])
-        assert set(ollama["copied"]) - set(ollama["after"]) == {"parcel:latest"}
-        assert (ollama["gone"]["status"], ollama["askedWhenGone"]["status"]) == (404, 404)
+    def test_copy_and_delete(self, seen: dict[str, Any]) -> None:
+        assert seen["copy"] == seen["delete"] == {"status": "success"}
+        assert {"parcel:latest", "second:latest"} <= set(seen["copied"])
+        assert set(seen["copied"]) - set(seen["after"]) == {"parcel:latest"}
+        assert (seen["gone"]["status"], seen["askedWhenGone"]["status"]) == (404, 404)
+
+    def test_tools(self, seen: dict[str, Any]) -> None:
+        assert seen["ran"] == {"text": ANSWERED, "called": [ARGUMENTS, ARGUMENTS]}
 
 
-def listed(ollama: dict[str, Any]) -> dict[str, Any]:
+def listed(seen: dict[str, Any]) -> dict[str, Any]:
     """The model as its list has it."""
-    found: dict[str, dict[str, Any]] = {one["name"]: one for one in ollama["list"]}
+    found: dict[str, dict[str, Any]] = {one["name"]: one for one in seen["list"]}
     return found["parcel:latest"]
 
 
-@pytest.fixture(scope="module")
-def openai(back: Served) -> dict[str, Any]:
-    """What its SDK saw in both of its protocols."""
-    return node.run("openai.mjs", back.url)
+class TestOpenAI:
+    def test_streams_and_their_ends(self, seen: dict[str, Any], back: Served) -> None:
+        assert (seen["text"], seen["finish"]) == (echo("Hi"), "stop")
+        assert seen["usage"]["completion_tokens"] > 10
+        check_ends(seen, back)
 
+    def test_it_calls_functions_until_there_is_nothing_left_to_call(self, seen: dict[str, Any]) -> None:
+        assert seen["ran"] == {"text": ANSWERED, "called": [ARGUMENTS, ARGUMENTS]}
 
-def test_openai(openai: dict[str, Any], back: Served) -> None:
-    assert (openai["text"], openai["finish"]) == (echo("Hi"), "stop")
-    assert openai["usage"]["completion_tokens"] > 10
-    check_ends(openai, back)
+    @pytest.mark.fault("F10", "F11")
+    @pytest.mark.parametrize("case", CASES)
+    def test_its_accumulator_assembles_every_stream(self, seen: dict[str, Any], case: str) -> None:
+        got = seen["cases"][case]
+        if case in ("error", "cut"):
+            assert got["type"] == {"error": "APIError", "cut": "OpenAIError"}[case]
+            return
+        message = got["message"]
+        content = None if case in ("no_arguments", "parallel", "signed", "refusal") else SAID
+        assert message["content"] == ('{"city":"Köln"}' if case == "schema" else content)
+        # Of a member that is none of its vendor's this accumulator keeps the last piece.
+        assert message.get("reasoning_content") == (THOUGHT[-1] if case in ("reasoning", "signed") else None)
+        assert message["refusal"] == (SAID if case == "refusal" else None)
+        assert [
+            (c["id"], c["type"], c["function"]["name"], json.loads(c["function"]["arguments"] or "{}"))
+            for c in message.get("tool_calls") or ()
+        ] == [(id_, "function", name, given) for id_, name, given in MADE.get(case, [])]
+        words = {"length": "length", "filter": "content_filter", **dict.fromkeys(MADE, "tool_calls")}
+        assert got["finish"] == words.get(case, "stop")
 
 
 class TestResponses:
     """The accumulator raises for ids that change, deltas without their item, and events out of order."""
 
-    def test_text_and_thoughts(self, openai: dict[str, Any]) -> None:
-        seen = openai["responses"]
+    def test_text_and_thoughts(self, seen: dict[str, Any]) -> None:
         whole, streamed = seen["whole"], seen["streamed"]
         assert (whole["status"], whole["text"]) == ("completed", echo("Hi"))
         assert (streamed["status"], streamed["text"]) == ("completed", echo("Hi"))
@@ -154,16 +173,15 @@ class TestResponses:
         assert streamed["usage"]["output_tokens_details"]["reasoning_tokens"] > 0
 
     @pytest.mark.fault("F26")
-    def test_tools_and_their_results(self, openai: dict[str, Any]) -> None:
-        calls = [(c["type"], c.get("namespace"), c["name"]) for c in openai["responses"]["calls"]]
+    def test_tools_and_their_results(self, seen: dict[str, Any]) -> None:
+        calls = [(c["type"], c.get("namespace"), c["name"]) for c in seen["calls"]]
         time = ("function_call", None, "time")
         assert calls == [time, time, ("function_call", "mcp__clock", "now")]
-        assert {c["text"] for c in openai["responses"]["calls"]} == {'{"zone":"UTC"}'}
-        assert openai["responses"]["answered"]["text"].count('answered "noon"') == 2
+        assert {c["text"] for c in seen["calls"]} == {'{"zone":"UTC"}'}
+        assert seen["answered"]["text"].count('answered "noon"') == 2
 
     @pytest.mark.fault("F10", "F15", "F31")
-    def test_ends(self, openai: dict[str, Any], back: Served) -> None:
-        seen = openai["responses"]
+    def test_ends(self, seen: dict[str, Any], back: Served) -> None:
         assert seen["cutOff"]["status"] == "incomplete"
         assert echo("Hi").startswith(seen["cutOff"]["text"])
         assert (len(seen["aborted"]["pieces"]), seen["aborted"]["ended"]) == (2, None)
@@ -173,11 +191,97 @@ class TestResponses:
         assert (seen["previous"]["type"], seen["previous"]["status"]) == ("BadRequestError", 400)
 
 
-def test_anthropic(back: Served) -> None:
-    seen = node.run("anthropic.mjs", back.url)
-    assert (seen["text"], seen["finish"]) == (echo("Hi"), "end_turn")
-    assert seen["usage"]["output_tokens"] > 10
-    check_ends(seen, back)
+class TestAnthropic:
+    def test_streams_and_their_ends(self, seen: dict[str, Any], back: Served) -> None:
+        assert (seen["text"], seen["finish"]) == (echo("Hi"), "end_turn")
+        assert seen["usage"]["output_tokens"] > 10
+        check_ends(seen, back)
+
+    def test_it_calls_functions_until_there_is_nothing_left_to_call(self, seen: dict[str, Any]) -> None:
+        nameless = ANSWERED.replace("weather", "The tool")  # a result of this protocol names no tool
+        assert seen["ran"] == {"text": nameless, "called": [ARGUMENTS, ARGUMENTS]}
+
+    @pytest.mark.fault("F10", "F11", "F26")
+    @pytest.mark.parametrize("case", CASES)
+    def test_its_accumulator_assembles_every_stream(self, seen: dict[str, Any], case: str) -> None:
+        got = seen["cases"][case]
+        if case in ("error", "cut"):
+            assert got["type"] == {"error": "APIError", "cut": "AnthropicError"}[case]
+            return
+        blocks = [(b["type"], b.get("text") or b.get("thinking") or b.get("input")) for b in got["content"]]
+        text = [("text", '{"city":"Köln"}' if case == "schema" else SAID)]
+        thinks = [("thinking", THOUGHT)] if case in ("reasoning", "signed") else []
+        calls = [("tool_use", given or None) for _, _, given in MADE.get(case, [])]
+        said = [] if case in ("no_arguments", "parallel", "signed") else text
+        assert [(kind, value or None) for kind, value in blocks] == [*thinks, *said, *calls]
+        words = {"length": "max_tokens", "filter": "refusal", "refusal": "refusal", **dict.fromkeys(MADE, "tool_use")}
+        assert got["finish"] == words.get(case, "end_turn")
+
+
+class TestGoogle:
+    @pytest.mark.promise(157, 158, 159)
+    def test_text_and_thoughts(self, seen: dict[str, Any]) -> None:
+        assert (seen["whole"], seen["text"], seen["thought"]) == (echo("Hi"), echo("Hi"), thought("Hi"))
+        assert seen["finish"] == ["STOP"]
+        assert seen["usage"]["totalTokenCount"] == 1 + seen["usage"]["candidatesTokenCount"]
+        assert seen["count"] >= 3
+
+    def test_a_chat_with_tools(self, seen: dict[str, Any]) -> None:
+        assert [(call["name"], call["args"]) for call in seen["called"]] == [("weather", ARGUMENTS)] * 2
+        assert len({call["id"] for call in seen["called"]}) == 2
+        assert seen["answered"] == ANSWERED
+
+    @pytest.mark.fault("F11")
+    def test_failures(self, seen: dict[str, Any]) -> None:
+        assert "".join(seen["broken"]["pieces"]) == BROKEN
+        assert seen["broken"]["ended"]["type"] == "ApiError"
+        assert (seen["unknown"]["type"], seen["unknown"]["status"]) == ("ApiError", 404)
+
+
+class TestCohere:
+    def test_text_and_thinking(self, seen: dict[str, Any]) -> None:
+        assert (seen["whole"], seen["text"], seen["thought"]) == (echo("Hi"), echo("Hi"), thought("Hi"))
+        assert (seen["finish"], seen["ended"]) == ("COMPLETE", "COMPLETE")
+        assert seen["usage"]["tokens"]["inputTokens"] == 1
+
+    def test_tools(self, seen: dict[str, Any]) -> None:
+        made = [(c["function"]["name"], json.loads(c["function"]["arguments"])) for c in seen["called"]]
+        streamed = [(c["name"], json.loads(c["arguments"])) for c in seen["streamed"]]
+        assert made == streamed == [("weather", ARGUMENTS)] * 2
+        assert seen["answered"] == ANSWERED
+
+    @pytest.mark.promise(160, 161, 162)
+    def test_the_first_version(self, seen: dict[str, Any]) -> None:
+        assert seen["first"] == {"text": echo("Hi"), "ended": "COMPLETE", "whole": echo("Hi")}
+
+    @pytest.mark.fault("F11")
+    def test_failures(self, seen: dict[str, Any]) -> None:
+        assert ("".join(seen["broken"]["pieces"]), seen["broken"]["ended"]) == (BROKEN, None)
+        assert (seen["unknown"]["type"], seen["unknown"]["status"]) == ("NotFoundError", 404)
+
+
+MADE: Final[dict[str, list[tuple[str, str, dict[str, Any]]]]] = {
+    "tool": [("call_1", "weather", {"city": "Köln"})],
+    "no_arguments": [("call_0", "weather", {})],
+    "parallel": [("call_0", "weather", {"city": "Köln"}), ("call_1", "time", {"zone": "CET"})],
+    "signed": [("call_1", "weather", {"city": "Köln"})],
+}
+"""The calls of each case."""
+
+
+@pytest.mark.fault("F25")
+@pytest.mark.parametrize("sdk", KEPT)
+def test_what_was_signed_comes_back_through_the_sdk(
+    sdk: str, everything: dict[str, Any], shown: dict[str, Loopback]
+) -> None:
+    """The SDK's accumulator keeps the turn, the program sends it back, and the signature is there, beside its text."""
+    assert everything[sdk]["again"] is None
+    talk = next(r for r in reversed(shown[KEPT[sdk]].requests) if len(r.messages) > 1).messages
+    (reasoned,) = [p for m in talk for p in m.parts if isinstance(p, Reasoning)]
+    assert (reasoned.text, reasoned.signature) == (THOUGHT, SIGNATURE)
+    (called,) = [p for m in talk for p in m.parts if isinstance(p, ToolCall)]
+    (result,) = [p for m in talk for p in m.parts if isinstance(p, ToolResult)]
+    assert (called.id, json.loads(called.arguments)) == (result.id, {"city": "Köln"})
 
 
 def check_ends(seen: dict[str, Any], back: Served) -> None:

@@ -13,6 +13,7 @@ import pydantic
 import pytest
 from anyio import to_thread
 
+from rivermouth.ir.opaque import opened
 from rivermouth.store.port import Status
 from tests.sdk.conftest import BODY_LIMIT_BYTES, KEY
 from tests.sdk.leader import Leader
@@ -210,7 +211,9 @@ class TestReasoning:
         assert message.content == echo("Hi")
         assert extra["reasoning_content"] == thought("Hi")
         (detail,) = extra["reasoning_details"]
-        assert len(base64.b64decode(detail["signature"])) == 32
+        sealed = opened(detail["signature"])
+        assert sealed is not None
+        assert len(base64.b64decode(sealed.signature or "")) == 32
         assert reply.usage is not None
         assert reply.usage.completion_tokens_details is not None
         assert 0 < (reply.usage.completion_tokens_details.reasoning_tokens or 0) < reply.usage.completion_tokens

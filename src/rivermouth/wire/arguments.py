@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from rivermouth.ir.errors import WireError
 from rivermouth.wire import json
 
@@ -27,3 +29,17 @@ def begins_object(text: str) -> bool | None:
     """Whether arguments that begin so can be an object; None while only blanks were seen."""
     stripped = text.lstrip()
     return stripped.startswith("{") if stripped else None
+
+
+def as_object(text: str) -> msgspec.Raw | None:
+    """The object as one line of JSON, numbers as the model wrote them; None for none.  Blanks and null are {}."""
+    written = text.strip()
+    if written in ("", "null"):
+        return msgspec.Raw(b"{}")
+    try:
+        data = written.encode()
+        json.fields(data)
+        lines = "\n" in written or "\r" in written
+        return msgspec.Raw(json.encode(json.decode(data)) if lines else json.line_safe(data))
+    except (WireError, UnicodeEncodeError):
+        return None

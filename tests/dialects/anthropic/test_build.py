@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from rivermouth.dialects.anthropic import DIALECT
 from rivermouth.dialects.anthropic.tables import DEFAULT_MAX_TOKENS, LOSSES
-from rivermouth.dialects.anthropic.turns import NO_RESULT, NO_USER
+from rivermouth.dialects.anthropic.turns import NO_USER
 from rivermouth.ir.errors import ApiError, Kind
 from rivermouth.ir.request import (
     Audio,
@@ -33,6 +33,7 @@ from rivermouth.ir.request import (
     ToolChoice,
     ToolResult,
 )
+from rivermouth.ir.turns import NO_RESULT
 from tests.dialects.anthropic.case import build, parse, route
 from tests.strategies import requests, response_formats, thinkings
 
@@ -286,13 +287,22 @@ def test_an_effort_that_is_no_word_of_ours_is_a_loss() -> None:
 
 
 def test_max_tokens_is_filled_and_leaves_room_for_the_budget() -> None:
-    assert build(ask(max_tokens=None))["max_tokens"] == DEFAULT_MAX_TOKENS
-    roomy = build(ask(max_tokens=None, thinking=Thinking(budget_tokens=8000)))
+    assert build(ask(max_tokens=None), "other")["max_tokens"] == DEFAULT_MAX_TOKENS
+    roomy = build(ask(max_tokens=None, thinking=Thinking(budget_tokens=8000)), "other")
     assert roomy["max_tokens"] == 8000 + DEFAULT_MAX_TOKENS
     tight = ask(max_tokens=2000, thinking=Thinking(budget_tokens=8000))
     assert build(tight)["thinking"]["budget_tokens"] == 1999
     assert losses(tight) == ("thinking.budget_tokens",)
     assert "thinking" not in build(ask(max_tokens=500, thinking=Thinking(budget_tokens=8000)))
+
+
+def test_max_tokens_are_no_more_than_a_model_that_is_known_gives() -> None:
+    old = "claude-3-opus-20240229"
+    assert build(ask(max_tokens=None), old)["max_tokens"] == 4096
+    assert build(ask(max_tokens=32_000), old)["max_tokens"] == 4096
+    assert DIALECT.build_request(ask(max_tokens=32_000), old).losses == ("max_tokens",)
+    tight = build(ask(max_tokens=None, thinking=Thinking(budget_tokens=90_000)), "claude-sonnet-4-5")
+    assert (tight["max_tokens"], tight["thinking"]["budget_tokens"]) == (64_000, 63_999)
 
 
 def test_a_forced_tool_wins_over_thinking() -> None:

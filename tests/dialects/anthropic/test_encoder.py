@@ -235,7 +235,7 @@ def test_reasoning_is_signed_once_right_before_its_stop() -> None:
     assert blocks(encode(events)) == [
         {"type": "thinking", "thinking": "hmm", "signature": "EqQB", "signed": True},
         {"type": "thinking", "thinking": "x", "signature": "rivermouth.1.", "signed": True},
-        {"type": "thinking", "thinking": "", "signature": "rivermouth.1.Zm9yZWlnbg", "signed": True},
+        {"type": "thinking", "thinking": "", "signature": "rivermouth.1.LnwwfGZvcmVpZ24", "signed": True},
     ]
 
 

@@ -134,7 +134,7 @@ def test_blocks_of_an_assistant() -> None:
     assert said(
         {"type": "thinking", "thinking": "hm", "signature": "EqQB"},
         {"type": "thinking", "thinking": "own", "signature": "rivermouth.1."},
-        {"type": "thinking", "thinking": "theirs", "signature": "rivermouth.1.Zm9yZWlnbg"},
+        {"type": "thinking", "thinking": "theirs", "signature": "rivermouth.1.LnwwfGZvcmVpZ24"},
         {"type": "thinking", "thinking": "", "signature": ""},
         {"type": "redacted_thinking", "data": "EmwK"},
         {"type": "text", "text": ""},

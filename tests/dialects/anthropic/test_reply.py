@@ -65,7 +65,7 @@ def test_parts_of_a_reply() -> None:
     assert said["content"] == [
         {"type": "thinking", "thinking": "hm", "signature": "EqQB"},
         {"type": "thinking", "thinking": "x", "signature": "rivermouth.1."},
-        {"type": "redacted_thinking", "data": "rivermouth.1.Zm9yZWlnbg"},
+        {"type": "redacted_thinking", "data": "rivermouth.1.cnwwfGZvcmVpZ24"},
         {"type": "tool_use", "id": "rmid_Y2FsbDox", "name": "f", "input": {"a": 1}},
         {"type": "tool_use", "id": "c2", "name": "g", "input": {"input": "not json"}},
         {"type": "text", "text": "[image](https://x/y)"},

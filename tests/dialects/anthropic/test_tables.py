@@ -14,7 +14,6 @@ from rivermouth.dialects.dialect import Operation
 from rivermouth.ir.errors import Kind
 from rivermouth.ir.events import PartKind, Reason
 from rivermouth.ir.request import Choose
-from rivermouth.wire import arguments, json
 from tests.dialects.anthropic.case import route
 
 OWN = {"/anthropic/v1", "/v1/v1", "/anthropic/v1/v1"}
@@ -77,8 +76,3 @@ def test_anthropics_own_signatures_pass_unchanged(signature: str) -> None:
     neutral = opaque.signature_from_wire(signature)
     assert opaque.native(neutral) == opaque.signature_to_wire(neutral) == signature
     assert opaque.native("foreign") is opaque.native(None) is None
-
-
-@given(st.one_of(st.text(), st.recursive(st.none() | st.integers(), st.lists).map(str)))
-def test_arguments_are_always_an_object(text: str) -> None:
-    assert isinstance(json.decode(arguments.to_object(text)), dict)

@@ -12,7 +12,7 @@ import pytest
 from rivermouth.dialects.bedrock_converse import DIALECT
 from rivermouth.dialects.bedrock_converse.parse import RETIRED
 from rivermouth.dialects.bedrock_converse.tables import Family, family_of
-from rivermouth.dialects.bedrock_converse.turns import NO_RESULT, NO_USER
+from rivermouth.dialects.bedrock_converse.turns import NO_USER
 from rivermouth.ir.errors import ApiError
 from rivermouth.ir.request import (
     Audio,
@@ -33,6 +33,7 @@ from rivermouth.ir.request import (
     ToolChoice,
     ToolResult,
 )
+from rivermouth.ir.turns import NO_RESULT
 from tests.dialects.bedrock_converse.case import (
     ASK,
     BODY,
@@ -281,7 +282,7 @@ class TestOriginal:
 
     @pytest.mark.fault("F36")
     def test_reasoning_that_was_signed_here_stays_here(self) -> None:
-        minted = {"reasoningContent": {"reasoningText": {"text": "hm", "signature": "rivermouth.1.YQ"}}}
+        minted = {"reasoningContent": {"reasoningText": {"text": "hm", "signature": "rivermouth.1.LnwwfGE"}}}
         hidden = {"reasoningContent": {"redactedContent": "cml2ZXJtb3V0aC4xLmdBQUE="}}
         own = {"reasoningContent": {"reasoningText": {"text": "h", "signature": "EqQB"}}}
         use = {"toolUse": {"toolUseId": "t", "name": "f", "input": {}}}

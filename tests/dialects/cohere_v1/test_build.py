@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 
 from rivermouth.dialects.cohere_v1 import DIALECT
-from rivermouth.dialects.cohere_v1.outgoing import NO_RESULT
 from rivermouth.ir.errors import ApiError, Kind
 from rivermouth.ir.request import (
     Audio,
@@ -30,6 +29,7 @@ from rivermouth.ir.request import (
     ToolChoice,
     ToolResult,
 )
+from rivermouth.ir.turns import ERROR, NO_RESULT
 from tests.dialects.cohere_v1.case import build, losses, route
 from tests.strategies import requests
 
@@ -61,7 +61,7 @@ def test_a_talk_that_ends_with_a_user() -> None:
             *SPOKEN,
             {
                 "role": "TOOL",
-                "tool_results": [{"call": B, "outputs": [{"output": "B"}]}, {"call": A, "outputs": [{"t": 24}]}],
+                "tool_results": [{"call": A, "outputs": [{"t": 24}]}, {"call": B, "outputs": [{"output": "B"}]}],
             },
         ],
         "message": "So?",
@@ -78,8 +78,13 @@ def test_a_talk_that_ends_with_results() -> None:
     ]
 
 
+def test_a_failure_is_said_in_words() -> None:
+    built = build(ask(HI, CALLED, results(ToolResult("b", ()), ToolResult("a", (Text("A"),), is_error=True))))
+    assert [r["outputs"] for r in built["tool_results"]] == [[{"output": "Error: A"}], [{"output": ""}]]
+
+
 def test_calls_without_a_result_get_one_and_results_without_a_call_are_lost() -> None:
-    made = [{"call": c, "outputs": [{"output": NO_RESULT}]} for c in (A, B)]
+    made = [{"call": c, "outputs": [{"output": ERROR + NO_RESULT}]} for c in (A, B)]
     assert build(ask(HI, CALLED))["tool_results"] == made
     assert build(ask(HI, CALLED, HI))["chat_history"][-1] == {"role": "TOOL", "tool_results": made}
     orphan = ask(HI, results(ToolResult("zzz", (Text("?"),))))
@@ -234,10 +239,6 @@ def test_no_tool_to_be_called_is_no_tool_at_all() -> None:
         (
             {"messages": (HI, Message(Role.ASSISTANT, (Reasoning("hm"), Text("x"), Image(url="https://x"))), HI)},
             ("messages.image", "messages.reasoning"),
-        ),
-        (
-            {"messages": (HI, CALLED, results(ToolResult("a", (Text("A"),), True), ToolResult("b", ())))},
-            ("tool_result.is_error",),
         ),
         ({"unmodelled": ("x",)}, ("x",)),
     ],

@@ -5,8 +5,6 @@ from typing import get_args
 
 import pytest
 from cohere.types import ChatStreamEndEventFinishReason, FinishReason, StreamedChatResponse
-from hypothesis import given
-from hypothesis import strategies as st
 
 from rivermouth.dialects import discover
 from rivermouth.dialects.cohere_v1 import DIALECT, calls, decoder, tables
@@ -78,13 +76,6 @@ def test_models() -> None:
         ("lab/x", 4096, ("completion",)),
         ("e", None, ("embedding",)),
     ]
-
-
-@given(st.text() | st.recursive(st.none() | st.integers() | st.text(), st.lists).map(json.dumps))
-def test_arguments_are_always_an_object_on_one_line(text: str) -> None:
-    data = bytes(calls.arguments_object(text))
-    assert isinstance(json.loads(data), dict)
-    assert len(data.decode().splitlines()) == 1
 
 
 @pytest.mark.parametrize(

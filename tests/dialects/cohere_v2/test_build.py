@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 
 from rivermouth.dialects.cohere_v2 import DIALECT
-from rivermouth.dialects.cohere_v2.outgoing import NO_RESULT, SEE_NEXT
+from rivermouth.dialects.cohere_v2.outgoing import SEE_NEXT
 from rivermouth.ir.errors import ApiError, Kind
 from rivermouth.ir.request import (
     Audio,
@@ -30,6 +30,7 @@ from rivermouth.ir.request import (
     ToolChoice,
     ToolResult,
 )
+from rivermouth.ir.turns import ERROR, NO_RESULT
 from tests.dialects.cohere_v2.case import build, losses, route
 from tests.strategies import requests
 
@@ -66,15 +67,15 @@ def test_a_talk_with_calls_and_results() -> None:
                 {"id": "b", "type": "function", "function": {"name": "g", "arguments": "{}"}},
             ],
         },
-        {"role": "tool", "tool_call_id": "b", "content": "B"},
         {"role": "tool", "tool_call_id": "a", "content": "A\nmore"},
+        {"role": "tool", "tool_call_id": "b", "content": "B"},
         {"role": "user", "content": "So?"},
     ]
 
 
 def test_calls_without_a_result_get_one_and_results_without_a_call_are_lost() -> None:
     called = Message(Role.ASSISTANT, (ToolCall("a", "f"),))
-    missing = {"role": "tool", "tool_call_id": "a", "content": NO_RESULT}
+    missing = {"role": "tool", "tool_call_id": "a", "content": ERROR + NO_RESULT}
     assert turns(HI, called)[-1] == missing
     assert turns(HI, called, HI)[-2:] == [missing, {"role": "user", "content": "Hi"}]
     orphan = ask(HI, Message(Role.TOOL, (ToolResult("zzz", (Text("?"),)),)))
@@ -87,10 +88,10 @@ def test_an_image_in_a_result_is_shown_right_after_it() -> None:
     result = Message(Role.TOOL, (ToolResult("a", (Image("image/png", "QUJD"),), True),))
     picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,QUJD"}}
     assert turns(HI, called, result)[-2:] == [
-        {"role": "tool", "tool_call_id": "a", "content": SEE_NEXT},
+        {"role": "tool", "tool_call_id": "a", "content": ERROR + SEE_NEXT},
         {"role": "user", "content": [{"type": "text", "text": "What the tool call a gave:"}, picture]},
     ]
-    assert losses(ask(HI, called, result)) == ("tool_result.is_error",)
+    assert losses(ask(HI, called, result)) == ()
 
 
 def test_thinking_goes_along_only_where_it_is_switched_on() -> None:

@@ -8,9 +8,10 @@ import pytest
 
 from rivermouth.dialects.dialect import Outgoing
 from rivermouth.dialects.gemini import DIALECT
-from rivermouth.dialects.gemini.opaque import MINTED, NOT_OURS, to_client
-from rivermouth.dialects.gemini.turns import NO_RESULT, NO_USER
+from rivermouth.dialects.gemini.opaque import NOT_OURS, to_client
+from rivermouth.dialects.gemini.turns import NO_USER
 from rivermouth.ir.errors import ApiError, Kind
+from rivermouth.ir.opaque import SEALED_BASE64
 from rivermouth.ir.request import (
     Audio,
     Choose,
@@ -33,6 +34,7 @@ from rivermouth.ir.request import (
     ToolChoice,
     ToolResult,
 )
+from rivermouth.ir.turns import NO_RESULT
 from tests.dialects.gemini.case import body, build, route
 
 HI = Message(Role.USER, (Text("Hi"),))
@@ -345,7 +347,7 @@ def test_foreign_signatures_never_go_to_a_real_model() -> None:
     )
     kept = {"role": "model", "parts": [{"functionCall": {"name": "f"}}, own]}
     assert repeated(given)["contents"] == [user, kept]
-    assert MINTED not in json.dumps(repeated(given, "gemini-3-pro"))
+    assert SEALED_BASE64 not in json.dumps(repeated(given, "gemini-3-pro"))
 
 
 def test_a_repeated_body_is_vouched_for_where_its_calls_have_lost_their_signatures() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from rivermouth.dialects.dialect import FINISH_EVERY
 from rivermouth.dialects.gemini import DIALECT
 from rivermouth.dialects.gemini.encoder import Encoder
-from rivermouth.dialects.gemini.opaque import Place, from_client, minted
+from rivermouth.dialects.gemini.opaque import Place, from_wire
 from rivermouth.ir.errors import ApiError, Kind
 from rivermouth.ir.events import (
     ArgsDelta,
@@ -31,6 +31,7 @@ from rivermouth.ir.events import (
 )
 from rivermouth.ir.fold import fold, unfold
 from rivermouth.ir.lanes import WAITING_CAP_CHARS
+from rivermouth.ir.opaque import sealed
 from rivermouth.ir.reply import Choice, Reply
 from rivermouth.ir.request import File, Image, Reasoning, Text, ToolCall
 from tests.dialects.gemini.case import ARRAY, SSE, answer, decode, elements, encode, frames, run
@@ -188,7 +189,7 @@ def test_a_signature_never_gets_to_another_parts_thought() -> None:
     ]
     first, second, third, fourth = parts(encode(events))
     assert (first["text"], second["text"], third["thoughtSignature"]) == ("a", "b", "AA==")
-    assert minted(fourth["thoughtSignature"])
+    assert sealed(fourth["thoughtSignature"])
 
 
 @pytest.mark.fault("F23", "F25")
@@ -212,7 +213,7 @@ def test_thoughts_are_marked_and_signatures_stand_where_they_stood() -> None:
 def test_a_foreign_signature_is_base64_that_comes_back_as_itself(redacted: bool) -> None:
     events = [Start(), *thought(Signature(0, "anthropic:Eq+/=="), redacted=redacted), Finish(Reason.STOP)]
     (part,) = parts(encode(events))
-    assert from_client(Place.THOUGHT, part["thoughtSignature"]) == ("anthropic:Eq+/==", redacted)
+    assert from_wire(Place.THOUGHT, part["thoughtSignature"]) == ("anthropic:Eq+/==", redacted)
 
 
 def test_media_are_inline_or_a_reference() -> None:
@@ -284,8 +285,8 @@ def test_a_reply_keeps_signatures_on_their_parts() -> None:
     strays = (Reasoning("", "gemini-call:C"), Text("a"), Reasoning("", "gemini-call:D"))
     alone = DIALECT.encode_reply(Reply(choices=(Choice(strays, Reason.STOP),)), answer())
     assert json.loads(alone)["candidates"][0]["content"]["parts"] == [
-        {"text": "", "thought": True, "thoughtSignature": "C"},
         {"text": "a"},
+        {"text": "", "thought": True, "thoughtSignature": "C"},
         {"text": "", "thought": True, "thoughtSignature": "D"},
     ]
     assert json.loads(body)["candidates"][0]["content"]["parts"] == [

@@ -115,8 +115,11 @@ def test_a_talk_with_tools() -> None:
         model="x",
         messages=(
             Message(Role.USER, (Text("a"), Image(media_type="image/png", data="QUJD"))),
-            Message(Role.ASSISTANT, (Reasoning("hm", "sig"), Text("b"), ToolCall("c1", "f", '{"q": 1}'))),
-            Message(Role.TOOL, (ToolResult("c1", (Text("r"), Image(data="QUJD"))), ToolResult("c2", name="g"))),
+            Message(
+                Role.ASSISTANT,
+                (Reasoning("hm", "sig"), Text("b"), ToolCall("c1", "f", '{"q": 1}'), ToolCall("c2", "g")),
+            ),
+            Message(Role.TOOL, (ToolResult("c2", name="h"), ToolResult("c1", (Text("r"), Image(data="QUJD")), True))),
             Message(Role.ASSISTANT, (Refusal("no"), Reasoning("", "hidden", redacted=True))),
         ),
     )
@@ -126,17 +129,22 @@ def test_a_talk_with_tools() -> None:
             "role": "assistant",
             "content": "b",
             "thinking": "hm",
-            "tool_calls": [{"id": "c1", "function": {"index": 0, "name": "f", "arguments": {"q": 1}}}],
+            "tool_calls": [
+                {"id": "c1", "function": {"index": 0, "name": "f", "arguments": {"q": 1}}},
+                {"id": "c2", "function": {"index": 1, "name": "g", "arguments": {}}},
+            ],
         },
-        {"role": "tool", "content": "r", "images": ["QUJD"], "tool_name": "f", "tool_call_id": "c1"},
-        {"role": "tool", "content": "", "tool_name": "g", "tool_call_id": "c2"},
+        {"role": "tool", "content": "Error: r", "images": ["QUJD"], "tool_name": "f", "tool_call_id": "c1"},
+        {"role": "tool", "content": "", "tool_name": "h", "tool_call_id": "c2"},
         {"role": "assistant", "content": "no"},
     ]
 
 
-def test_a_past_call_that_is_no_object_stays_readable() -> None:
+def test_a_past_call_that_is_no_object_stays_a_call_and_has_a_result() -> None:
     request = Request(model="x", messages=(Message(Role.ASSISTANT, (ToolCall("c1", "f", '{"q": '),)),))
-    assert built(request)["messages"] == [{"role": "assistant", "content": '{"name": "f", "arguments": {"q": }'}]
+    called, answered = built(request)["messages"]
+    assert called["tool_calls"][0]["function"]["arguments"] == {"input": '{"q": '}
+    assert answered["tool_call_id"] == "c1"
 
 
 def test_what_is_lost_is_named() -> None:
@@ -154,6 +162,7 @@ def test_what_is_lost_is_named() -> None:
         messages=(
             Message(Role.USER, (Text("x"),), name="ann"),
             Message(Role.TOOL, (ToolResult("c", is_error=True),)),
+            Message(Role.ASSISTANT, (Reasoning("", "hidden", redacted=True),)),
             *request.messages,
         ),
     )

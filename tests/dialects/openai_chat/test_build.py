@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 
 from rivermouth.dialects.openai_chat import DIALECT
-from rivermouth.dialects.openai_chat.outgoing import ERROR_PREFIX, NO_RESULT
 from rivermouth.ir.errors import ApiError
 from rivermouth.ir.request import (
     Audio,
@@ -29,6 +28,7 @@ from rivermouth.ir.request import (
     ToolChoice,
     ToolResult,
 )
+from rivermouth.ir.turns import ERROR, NO_RESULT
 from tests.dialects.openai_chat.case import asked, build, foreign, parse, route
 from tests.strategies import requests, response_formats
 
@@ -266,16 +266,16 @@ def test_results_are_paired_by_id_and_every_call_is_answered_before_the_next_tur
         )
     )
     assert build(request)["messages"][2:] == [
+        {"role": "tool", "tool_call_id": "a", "content": ERROR + "1"},
         {"role": "tool", "tool_call_id": "b", "content": "2"},
-        {"role": "tool", "tool_call_id": "a", "content": ERROR_PREFIX + "1"},
-        {"role": "tool", "tool_call_id": "c", "content": NO_RESULT},
+        {"role": "tool", "tool_call_id": "c", "content": ERROR + NO_RESULT},
         {"role": "user", "content": "and?"},
     ]
     assert losses(request) == ("messages.tool_result",)
 
 
 def test_a_call_that_the_talk_ends_with_is_answered_too() -> None:
-    assert messages(user(), Message(Role.ASSISTANT, (CALL,)))[-1]["content"] == NO_RESULT
+    assert messages(user(), Message(Role.ASSISTANT, (CALL,)))[-1]["content"] == ERROR + NO_RESULT
 
 
 def test_pictures_in_results_follow_in_a_message_of_the_user() -> None:

@@ -334,12 +334,12 @@ def test_signatures_stay_with_their_blocks() -> None:
         STOP,
         DONE,
     )
-    assert parts == (Reasoning("a"), Reasoning("b", "s1s2"), Reasoning("c"), Text("x"))
+    assert parts == (Reasoning("a"), Reasoning("b", "openai_chat:s1s2"), Reasoning("c"), Text("x"))
 
 
 def test_a_signature_without_text_is_a_block_of_its_own_and_one_that_is_late_is_named() -> None:
     signed = chunk({"reasoning_details": [{"type": "reasoning.text", "signature": "s", "index": 0}]})
-    assert parts_of(signed, chunk({"content": "x"}), STOP, DONE) == (Reasoning("", "s"), Text("x"))
+    assert parts_of(signed, chunk({"content": "x"}), STOP, DONE) == (Reasoning("", "openai_chat:s"), Text("x"))
     late = run(chunk({"reasoning": "a"}), chunk({"content": "x"}), signed, STOP, DONE)
     assert [e.field for e in late if isinstance(e, Warn)] == ["reasoning_details"]
     assert not any(isinstance(e, Signature) for e in late)

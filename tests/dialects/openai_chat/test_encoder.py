@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from typing import Any
+from zlib import crc32
 
 import pytest
 from hypothesis import given
@@ -28,6 +29,7 @@ from rivermouth.ir.events import (
     Warn,
 )
 from rivermouth.ir.fold import fold
+from rivermouth.ir.opaque import seal
 from rivermouth.ir.reply import Choice
 from rivermouth.ir.request import Reasoning, Refusal, Text, ToolCall
 from tests.dialects.openai_chat.case import (
@@ -47,6 +49,9 @@ from tests.dialects.openai_chat.case import (
     text_stream,
 )
 from tests.strategies import event_streams
+
+SIGNED = seal("sig", note=f"0+2={crc32(b'hm')}@0", text="hm")
+HIDDEN = seal("hid", redacted=True, note="2+0=0@0")
 
 
 def deltas(stream: bytes, index: int = 0) -> list[dict[str, Any]]:
@@ -265,8 +270,8 @@ def test_each_kind_has_its_member_and_warnings_have_none() -> None:
     assert deltas(encode(events)) == [
         {"role": "assistant"},
         {"reasoning_content": "hm"},
-        {"reasoning_details": [{"type": "reasoning.text", "index": 0, "signature": "sig"}]},
-        {"reasoning_details": [{"type": "reasoning.encrypted", "index": 1, "data": "hid"}]},
+        {"reasoning_details": [{"type": "reasoning.text", "index": 0, "signature": SIGNED}]},
+        {"reasoning_details": [{"type": "reasoning.encrypted", "index": 1, "data": HIDDEN}]},
         {"refusal": "no"},
         {"images": [{"index": 0, "type": "image_url", "image_url": {"url": "data:image/png;base64,QUJD"}}]},
         {"files": [{"index": 0, "type": "file", "file": {"file_data": "https://example.org/a"}}]},

@@ -110,14 +110,17 @@ def test_null_and_empty_contents_are_no_parts() -> None:
         ({"reasoning_content": "r", "reasoning": "r"}, (Reasoning("r"),)),
         (
             {"reasoning_content": "ab", "reasoning_details": [{"text": "a", "signature": "s"}, {"text": "b"}]},
-            (Reasoning("a", "s"), Reasoning("b")),
+            (Reasoning("a", "openai_chat:s"), Reasoning("b")),
         ),
-        ({"reasoning_content": "ab", "reasoning_details": [{"signature": "s"}]}, (Reasoning("ab", "s"),)),
+        ({"reasoning_content": "ab", "reasoning_details": [{"signature": "s"}]}, (Reasoning("ab", "openai_chat:s"),)),
         (
             {"reasoning_content": "ab", "reasoning_details": [{"signature": "s"}, {"signature": "z"}, {"data": "h"}]},
-            (Reasoning("ab"), Reasoning("", "h", redacted=True)),
+            (Reasoning("ab"), Reasoning("", "openai_chat:h", redacted=True)),
         ),
-        ({"reasoning_details": [{"type": "reasoning.encrypted", "data": "h"}]}, (Reasoning("", "h", redacted=True),)),
+        (
+            {"reasoning_details": [{"type": "reasoning.encrypted", "data": "h"}]},
+            (Reasoning("", "openai_chat:h", redacted=True),),
+        ),
         ({"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "r"}]}]}, (Reasoning("r"),)),
     ],
 )

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from typing import Any
+from zlib import crc32
 
 import pytest
 from hypothesis import given
@@ -9,6 +10,7 @@ from hypothesis import given
 from rivermouth.dialects.openai_chat import DIALECT
 from rivermouth.ir.errors import ApiError, Kind, WireError
 from rivermouth.ir.events import PartKind, Reason, Usage
+from rivermouth.ir.opaque import seal
 from rivermouth.ir.reply import Choice, Reply
 from rivermouth.ir.request import Image, Reasoning, Refusal, Text, ToolCall
 from tests.dialects.openai_chat.case import ROUTING, answer, parse, seam_free
@@ -66,9 +68,14 @@ def test_a_reply_of_everything_else() -> None:
         "refusal": "no",
         "reasoning_content": "ab",
         "reasoning_details": [
-            {"type": "reasoning.text", "index": 0, "text": "a", "signature": "s"},
+            {
+                "type": "reasoning.text",
+                "index": 0,
+                "text": "a",
+                "signature": seal("s", note=f"0+1={crc32(b'a')}@0", text="a"),
+            },
             {"type": "reasoning.text", "index": 1, "text": "b"},
-            {"type": "reasoning.encrypted", "index": 2, "data": "h"},
+            {"type": "reasoning.encrypted", "index": 2, "data": seal("h", redacted=True, note="2+0=0@0")},
         ],
         "images": [{"index": 0, "type": "image_url", "image_url": {"url": "data:image/png;base64,QUJD"}}],
         "tool_calls": [{"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}],

@@ -31,6 +31,7 @@ from rivermouth.ir.request import (
     ToolChoice,
     ToolResult,
 )
+from rivermouth.ir.turns import NO_RESULT
 from rivermouth.vendors.openai import free_form
 from tests.dialects.openai_responses.case import parse
 
@@ -94,8 +95,8 @@ class TestAnew:
             },
             {"type": "function_call", "call_id": "c1", "name": "weather", "arguments": "{}"},
             {"type": "custom_tool_call", "call_id": "c2", "name": "sh", "input": "ls"},
-            {"type": "custom_tool_call_output", "call_id": "c2", "output": "a.txt"},
             {"type": "function_call_output", "call_id": "c1", "output": "Error: no"},
+            {"type": "custom_tool_call_output", "call_id": "c2", "output": "a.txt"},
             {"role": "system", "content": "Be brief."},
             {
                 "role": "user",
@@ -119,7 +120,7 @@ class TestAnew:
             )
         )
         outputs = [(i["call_id"], i["output"]) for i in body["input"] if i.get("type") == "function_call_output"]
-        assert outputs == [("c2", "y"), ("c1", "(no result)")]
+        assert outputs == [("c1", f"Error: {NO_RESULT}"), ("c2", "y")]
         assert body["input"][-1] == {"role": "user", "content": "So?"}
         assert losses == {"messages.tool_result"}
 
@@ -127,8 +128,7 @@ class TestAnew:
         result = ToolResult("c1", (Text("see"), Image(url="https://x.org/a.png")), is_error=True)
         body, _ = built(ask(said(Role.ASSISTANT, ToolCall("c1", "f", "{}")), said(Role.TOOL, result)))
         assert body["input"][-1]["output"] == [
-            {"type": "input_text", "text": "Error:"},
-            {"type": "input_text", "text": "see"},
+            {"type": "input_text", "text": "Error: see"},
             {"type": "input_image", "image_url": "https://x.org/a.png", "detail": "auto"},
         ]
 

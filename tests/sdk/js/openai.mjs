@@ -1,67 +1,67 @@
-// A stream, and one that is aborted, through the `openai` package: node openai.mjs URL
+// Streams, broken ones, tools and the accumulator, through the `openai` package.
 import OpenAI from 'openai'
-import { cut, failure, write } from './seen.mjs'
+import { cut, each, failure, TOOLS } from './seen.mjs'
 
-const [url] = process.argv.slice(2)
-const client = new OpenAI({ baseURL: `${url}/v1`, apiKey: 'any', maxRetries: 0 })
 const messages = [{ role: 'user', content: 'Hi' }]
 const textOf = (chunk) => chunk.choices[0]?.delta.content
-const seen = {}
 
-const usage = { stream_options: { include_usage: true } }
-const stream = await client.chat.completions.create({ model: 'scripted', messages, stream: true, ...usage })
-seen.text = ''
-for await (const chunk of stream) {
-  seen.text += textOf(chunk) ?? ''
-  seen.finish = chunk.choices[0]?.finish_reason ?? seen.finish
-  seen.usage = chunk.usage ?? seen.usage
+function of(url) {
+  return new OpenAI({ baseURL: `${url}/v1`, apiKey: 'any', maxRetries: 0 })
 }
 
-const long = await client.chat.completions.create({ model: 'scripted-slow', messages, stream: true })
-seen.aborted = await cut(long, textOf, 2, () => long.controller.abort())
+// url: a whole server.  cases: one that answers each model's name with a stream of its own; names: of those models.
+export async function look({ url, cases, names }) {
+  const client = of(url)
+  const seen = {}
 
-const torn = await client.chat.completions.create({ model: 'scripted-error', messages, stream: true })
-seen.broken = await cut(torn, textOf, 0, () => {})
-seen.unknown = await failure(client.chat.completions.create({ model: 'nobody', messages }))
+  const usage = { stream_options: { include_usage: true } }
+  const stream = await client.chat.completions.create({ model: 'scripted', messages, stream: true, ...usage })
+  seen.text = ''
+  for await (const chunk of stream) {
+    seen.text += textOf(chunk) ?? ''
+    seen.finish = chunk.choices[0]?.finish_reason ?? seen.finish
+    seen.usage = chunk.usage ?? seen.usage
+  }
 
-// The other protocol of the same package: its accumulator assembles what was streamed.
-const parameters = { type: 'object', properties: { zone: { type: 'string', enum: ['UTC'] } }, required: ['zone'] }
-const tools = [
-  { type: 'function', name: 'time', parameters, strict: false },
-  { type: 'namespace', name: 'mcp__clock', description: 'A clock.', tools: [{ type: 'function', name: 'now', parameters }] },
-  { type: 'web_search' },
-]
-const reasoning = { effort: 'low', summary: 'auto' }
-const whole = await client.responses.create({ model: 'scripted', input: 'Hi' })
-const said = (response) => ({ id: response.id, status: response.status, text: response.output_text })
-seen.responses = { whole: said(whole) }
+  const long = await client.chat.completions.create({ model: 'scripted-slow', messages, stream: true })
+  seen.aborted = await cut(long, textOf, 2, () => long.controller.abort())
 
-const numbers = []
-const spoken = client.responses.stream({ model: 'scripted', input: 'Hi', reasoning })
-for await (const event of spoken) numbers.push(event.sequence_number)
-const final = await spoken.finalResponse()
-seen.responses.streamed = { ...said(final), numbers, kinds: final.output.map((item) => item.type), usage: final.usage }
+  const torn = await client.chat.completions.create({ model: 'scripted-error', messages, stream: true })
+  seen.broken = await cut(torn, textOf, 0, () => {})
+  seen.unknown = await failure(client.chat.completions.create({ model: 'nobody', messages }))
+  seen.ran = await ran(client)
+  seen.cases = await each(names, (name) => accumulated(of(cases), name))
+  seen.again = await failure(again(of(cases)))
+  return seen
+}
 
-const called = await client.responses.stream({ model: 'scripted', input: 'Try both tools.', tools }).finalResponse()
-const spaced = await client.responses.stream({ model: 'scripted', input: 'Hi', tools: tools.slice(1) }).finalResponse()
-const callOf = ({ type, name, namespace, arguments: text }) => ({ type, name, namespace, text })
-seen.responses.calls = [...called.output, ...spaced.output].map(callOf)
-const outputs = called.output.map(({ call_id }) => ({ type: 'function_call_output', call_id, output: 'noon' }))
-const talk = [{ role: 'user', content: 'Try both tools.' }, ...called.output, ...outputs]
-seen.responses.answered = said(await client.responses.create({ model: 'scripted', input: talk, tools }))
+// The accumulator's message and why it ended, or the error.
+async function accumulated(client, model) {
+  const stream = client.chat.completions.stream({ model, messages, ...(model === 'schema' ? SCHEMA : {}) })
+  const { message, finish_reason } = (await stream.finalChatCompletion()).choices[0]
+  return { message, finish: finish_reason }
+}
 
-const cutOff = client.responses.stream({ model: 'scripted', input: 'Hi', max_output_tokens: 3 })
-seen.responses.cutOff = said(await cutOff.finalResponse())
-const spokenText = (event) => (event.type === 'response.output_text.delta' ? event.delta : undefined)
-const slow = await client.responses.create({ model: 'scripted-slow', input: 'Hi', stream: true })
-seen.responses.aborted = await cut(slow, spokenText, 2, () => slow.controller.abort())
-const ends = []
-const failing = await client.responses.create({ model: 'scripted-error', input: 'Hi', stream: true })
-for await (const event of failing) ends.push(event.type)
-seen.responses.failed = ends.at(-1)
-seen.responses.unknown = await failure(client.responses.create({ model: 'nobody', input: 'Hi' }))
-seen.responses.previous = await failure(
-  client.responses.create({ model: 'scripted', input: 'Hi', previous_response_id: 'resp_1' }),
-)
+const SCHEMA = {
+  response_format: { type: 'json_schema', json_schema: { name: 'answer', strict: true, schema: { type: 'object' } } },
+}
 
-write(seen)
+// What was said goes back as it is.
+async function again(client) {
+  const stream = client.chat.completions.stream({ model: 'signed', messages })
+  const { message } = (await stream.finalChatCompletion()).choices[0]
+  const results = message.tool_calls.map((call) => ({ role: 'tool', tool_call_id: call.id, content: 'done' }))
+  await client.chat.completions.create({ model: 'text', messages: [...messages, message, ...results] })
+}
+
+// The SDK calls the functions and answers for them, until there is nothing left to call.
+async function ran(client) {
+  const called = []
+  const tools = TOOLS.map(({ name, description, parameters }) => ({
+    type: 'function',
+    function: { name, description, parameters, parse: JSON.parse, function: (given) => called.push(given) && 'rain' },
+  }))
+  const question = [{ role: 'user', content: 'Try both tools.' }]
+  const runner = client.chat.completions.runTools({ model: 'scripted', messages: question, tools, stream: true })
+  return { text: await runner.finalContent(), called }
+}

@@ -6,7 +6,7 @@ export async function failure(promise) {
     await promise
     return null
   } catch (error) {
-    return { name: error.name, type: error.constructor.name, status: error.status_code ?? error.status ?? null }
+    return { name: error.name, type: error.constructor.name, status: error.status_code ?? error.statusCode ?? error.status ?? null }
   }
 }
 
@@ -24,6 +24,31 @@ export async function cut(stream, textOf, most, leave) {
   )
   return { pieces, ended }
 }
+
+// What each of the names gives, or the error that it ends with.
+export async function each(names, give) {
+  const seen = {}
+  for (const name of names) {
+    let given = null
+    const failed = await failure(give(name).then((value) => (given = value)))
+    seen[name] = failed ?? given
+  }
+  return seen
+}
+
+// The tools that are offered: as every vendor's protocol has them, but for what it calls these members.
+export const TOOLS = [
+  {
+    name: 'weather',
+    description: 'Today',
+    parameters: {
+      type: 'object',
+      properties: { city: { type: 'string', enum: ['Köln', 'Düsseldorf'] }, days: { type: 'integer', enum: [3] } },
+      required: ['city', 'days'],
+      additionalProperties: false,
+    },
+  },
+]
 
 export function write(seen) {
   process.stdout.write(JSON.stringify(seen))

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from rivermouth.dialects.anthropic.opaque import MINTED
 from rivermouth.dialects.anthropic.parse import NAME
 from rivermouth.dialects.anthropic.tables import DEFAULT_MAX_TOKENS, VERSION
 from rivermouth.dialects.anthropic.turns import Turns, thinking_allowed
 from rivermouth.dialects.dialect import Outgoing
 from rivermouth.ir.errors import invalid
+from rivermouth.ir.opaque import holds_sealed, sealed
 from rivermouth.ir.request import Choose, Format, Original, Request, Thinking, Tool, check_translatable
 from rivermouth.vendors.anthropic.thinking import EFFORTS, MIN_BUDGET_TOKENS, budget_of, only_budgets
+from rivermouth.vendors.output_caps import clamped, filled, output_cap
 from rivermouth.wire import json
 
 PATH: Final = "/messages"
@@ -68,8 +69,8 @@ def _repeat(request: Request, original: Original, model: str) -> Outgoing:
     said = "stream" in fields and bytes(fields["stream"]) == b"true"
     if said is not request.stream:
         fields["stream"] = json.raw(request.stream)
-    if MINTED.encode() in bytes(fields["messages"]):
-        turns = _without_minted(fields["messages"])
+    if holds_sealed(bytes(fields["messages"])):
+        turns = _without_sealed(fields["messages"])
         fields["messages"] = json.raw(turns)
         if request.thinking is not None and request.thinking.enabled and not thinking_allowed(turns):
             fields.pop("thinking", None)
@@ -78,23 +79,23 @@ def _repeat(request: Request, original: Original, model: str) -> Outgoing:
     return Outgoing(path=PATH, body=json.encode(fields), headers=headers, losses=losses)
 
 
-def _without_minted(messages: json.Raw) -> list[dict[str, Any]]:
+def _without_sealed(messages: json.Raw) -> list[dict[str, Any]]:
     kept: list[dict[str, Any]] = []
     for turn in json.convert(json.decode(messages), list[dict[str, Any]]):
         content = turn.get("content")
         if isinstance(content, list):
-            content = [block for block in content if not _minted(block)]
+            content = [block for block in content if not _sealed(block)]
             if not content:
                 continue
         kept.append({**turn, "content": content})
     return kept
 
 
-def _minted(block: Any) -> bool:
+def _sealed(block: Any) -> bool:
     if not isinstance(block, dict) or block.get("type") not in ("thinking", "redacted_thinking"):
         return False
     proof = block.get("signature" if block["type"] == "thinking" else "data")
-    return isinstance(proof, str) and proof.startswith(MINTED)
+    return isinstance(proof, str) and sealed(proof)
 
 
 class _Built:
@@ -105,7 +106,7 @@ class _Built:
         self._request = request
         turns = Turns(request.messages)
         self.losses |= turns.losses
-        self.body: dict[str, Any] = {"model": model, "messages": turns.wire, "max_tokens": request.max_tokens}
+        self.body: dict[str, Any] = {"model": model, "messages": turns.wire, "max_tokens": self._room(model)}
         self._thinking(model, turns)
         self._system()
         self._tools()
@@ -116,9 +117,16 @@ class _Built:
     def _lose(self, name: str) -> None:
         self.losses.add(name)
 
+    def _room(self, model: str) -> int | None:
+        """The answer's limit, no higher than this model takes; None where the client has set none."""
+        room = clamped(self._request.max_tokens, model)
+        if room != self._request.max_tokens:
+            self._lose("max_tokens")
+        return room
+
     def _thinking(self, model: str, turns: Turns) -> None:
         """Thinking yields where the protocol refuses it: under a forced tool, and when calls lost their reasoning."""
-        thinking, room = self._request.thinking, self._request.max_tokens
+        thinking, room = self._request.thinking, self.body["max_tokens"] or output_cap(model)
         choice = self._request.tool_choice
         forced = choice is not None and choice.mode in _FORCED and bool(self._request.tools)
         wanted = None if thinking is None else _wire_thinking(thinking, model)
@@ -128,8 +136,8 @@ class _Built:
         if wanted is not None and wanted["type"] == "enabled" and room is not None and wanted["budget_tokens"] >= room:
             self._lose("thinking.budget_tokens")
             wanted = {**wanted, "budget_tokens": room - 1} if room > MIN_BUDGET_TOKENS else None
-        if room is None:
-            self.body["max_tokens"] = DEFAULT_MAX_TOKENS + (wanted or {}).get("budget_tokens", 0)
+        if self.body["max_tokens"] is None:
+            self.body["max_tokens"] = filled(model, DEFAULT_MAX_TOKENS + (wanted or {}).get("budget_tokens", 0))
         if wanted is not None:
             self.body["thinking"] = wanted
         self._effort(thinking.effort if thinking is not None and thinking.enabled else None, model)

@@ -234,7 +234,9 @@ class Encoder:
         start = part.start
         if start.redacted:
             if part.signature is not None:
-                self._open(part, {"type": "redacted_thinking", "data": signature_to_wire(part.signature)}, out)
+                self._open(
+                    part, {"type": "redacted_thinking", "data": signature_to_wire(part.signature, redacted=True)}, out
+                )
         elif start.kind is PartKind.REASONING and (part.signature is not None or self._hot == start.part):
             self._say(part, "", out)
             signature = json.encode(signature_to_wire(part.signature))

@@ -9,39 +9,19 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from rivermouth.vendors.anthropic.signatures import (
-    MINTED,
-    NATIVE,
-    native,
-    read,
-    signature_from_wire,
-    signature_to_wire,
-    spell,
-)
+from rivermouth.ir.call_ids import from_alphabet, to_alphabet
+from rivermouth.vendors.anthropic.signatures import NATIVE, native, signature_from_wire, signature_to_wire
 
-__all__ = [
-    "MINTED",
-    "NATIVE",
-    "native",
-    "signature_from_wire",
-    "signature_to_wire",
-    "tool_id_from_wire",
-    "tool_id_to_wire",
-]
+__all__ = ["NATIVE", "native", "signature_from_wire", "signature_to_wire", "tool_id_from_wire", "tool_id_to_wire"]
 
 _TOOL_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,128}")
-_SPELLED: Final = "rmid_"
 
 
 def tool_id_to_wire(tool_id: str) -> str:
     """The same id where the alphabet allows it, else one that `tool_id_from_wire` restores."""
-    if _TOOL_ID.fullmatch(tool_id) and not tool_id.startswith(_SPELLED):
-        return tool_id
-    return _SPELLED + spell(tool_id)
+    return to_alphabet(tool_id, _TOOL_ID)
 
 
 def tool_id_from_wire(tool_id: str) -> str:
     """The id as it was before `tool_id_to_wire`."""
-    if not tool_id.startswith(_SPELLED):
-        return tool_id
-    return read(tool_id[len(_SPELLED) :]) or tool_id
+    return from_alphabet(tool_id)

@@ -121,7 +121,9 @@ def _encode_part(part: ReplyPart) -> list[dict[str, Any]]:
 def _encode_reasoning(part: Reasoning) -> list[dict[str, Any]]:
     if part.redacted:
         hidden = part.signature is not None
-        return [{"type": "redacted_thinking", "data": signature_to_wire(part.signature)}] if hidden else []
+        return (
+            [{"type": "redacted_thinking", "data": signature_to_wire(part.signature, redacted=True)}] if hidden else []
+        )
     if not part.text and part.signature is None:
         return []
     return [{"type": "thinking", "thinking": part.text, "signature": signature_to_wire(part.signature)}]

@@ -2,7 +2,7 @@
 
 The rules, each a 400 when broken:
 * turns alternate: neighbours of one role are merged, empty ones vanish, the first is the user's;
-* the results of an assistant turn's calls open the one user turn after it; each call has exactly one result there;
+* the results of an assistant turn's calls open the one user turn after it, one for each (`ir.turns`);
 * ids of calls are unique in the whole talk and are spelled in a small alphabet;
 * no text is empty, and the last assistant text does not end in blanks;
 * reasoning goes back only to its maker.
@@ -11,7 +11,6 @@ The rules, each a 400 when broken:
 from __future__ import annotations
 
 from base64 import b64decode
-from collections import defaultdict, deque
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -34,22 +33,21 @@ from rivermouth.ir.request import (
     ToolCall,
     ToolResult,
 )
+from rivermouth.ir.turns import LOST, paired
 from rivermouth.wire import arguments, json
 
 Block = dict[str, Any]
 
-NO_RESULT: Final = "No result: the call was interrupted."
 NO_USER: Final = "Continue."
 
 
 class _Turn:
-    """One turn being gathered.  The user's: results by id and the rest; the assistant's: blocks and the ids called."""
+    """One turn being gathered.  The user's: results and the rest; the assistant's: blocks."""
 
     def __init__(self, role: str) -> None:
         self.role = role
         self.blocks: list[Block] = []
-        self.calls: list[str] = []
-        self.results: dict[str, deque[ToolResult]] = defaultdict(deque)
+        self.results: list[ToolResult] = []
 
     @property
     def empty(self) -> bool:
@@ -60,10 +58,11 @@ class Turns:
     """The turns of a talk.  `losses` names what could not be carried."""
 
     def __init__(self, messages: Iterable[Message]) -> None:
-        self.losses: set[str] = set()
+        talk = paired(messages)
+        self.losses: set[str] = {LOST} if talk.lost else set()
         self._ids: set[str] = set()
         self._numbers: dict[str, int] = {}  # how often an id was wanted: asking from 1 each time would be quadratic
-        self.wire = self._pair(self._gather(messages))
+        self.wire = self._write(self._gather(talk.messages))
 
     def _gather(self, messages: Iterable[Message]) -> list[_Turn]:
         turns: list[_Turn] = []
@@ -79,9 +78,8 @@ class Turns:
     def _add(self, turn: _Turn, part: Part) -> None:
         match part:
             case ToolResult():
-                turn.results[part.id].append(part)
+                turn.results.append(part)
             case ToolCall():
-                turn.calls.append(part.id)
                 turn.blocks.append({"type": "tool_use", "id": part.id, "name": part.name, "input": _input(part)})
             case Reasoning():
                 self._add_reasoning(turn, part)
@@ -99,34 +97,26 @@ class Turns:
         else:
             turn.blocks.append({"type": "thinking", "thinking": part.text, "signature": signature})
 
-    def _pair(self, turns: list[_Turn]) -> list[Block]:
-        """Each turn with the results it owes; results that nobody asked for are left out."""
+    def _write(self, turns: list[_Turn]) -> list[Block]:
+        """Results open the user's turn after the calls, whose order they have."""
         wire: list[Block] = []
-        owed: list[tuple[str, str]] = []  # (neutral id, id on the wire) of the last assistant turn's calls
+        names: list[str] = []  # ids on the wire of the last assistant turn's calls
         for turn in turns:
             if turn.role == "user":
-                content = [*self._results(owed, turn), *turn.blocks]
-                owed = []
+                _append(wire, "user", [*map(_result, turn.results, names), *turn.blocks])
             else:
-                if owed:
-                    _append(wire, "user", self._results(owed, _Turn("user")))
-                content = turn.blocks
-                owed = self._name_calls(turn)
-            if not wire and turn.role == "assistant":
-                _append(wire, "user", [_text(NO_USER)])
-            _append(wire, turn.role, content)
-        if owed:
-            _append(wire, "user", self._results(owed, _Turn("user")))
+                if not wire:
+                    _append(wire, "user", [_text(NO_USER)])
+                names = self._name_calls(turn)
+                _append(wire, turn.role, turn.blocks)
         _trim_last(wire)
         return wire or [{"role": "user", "content": [_text(NO_USER)]}]
 
-    def _name_calls(self, turn: _Turn) -> list[tuple[str, str]]:
+    def _name_calls(self, turn: _Turn) -> list[str]:
         """The calls' ids as they go out: spelled for the wire, and numbered where the talk has had them before."""
         calls = [block for block in turn.blocks if block["type"] == "tool_use"]
-        named = []
         for block in calls:
-            neutral = block["id"]
-            wanted = name = tool_id_to_wire(neutral)
+            wanted = name = tool_id_to_wire(block["id"])
             number = self._numbers.get(wanted, 1)
             while name in self._ids:
                 number += 1
@@ -134,18 +124,7 @@ class Turns:
             self._numbers[wanted] = number
             self._ids.add(name)
             block["id"] = name
-            named.append((neutral, name))
-        return named
-
-    def _results(self, owed: list[tuple[str, str]], turn: _Turn) -> list[Block]:
-        """One result for each call owed, paired by id; one is made up where none came."""
-        blocks = []
-        for neutral, name in owed:
-            came = turn.results.get(neutral)
-            blocks.append(_result(came.popleft() if came else ToolResult(neutral, (Text(NO_RESULT),), True), name))
-        if any(turn.results.values()):
-            self.losses.add("messages.tool_result")
-        return blocks
+        return [block["id"] for block in calls]
 
 
 def thinking_allowed(turns: list[Block]) -> bool:

@@ -6,7 +6,6 @@ import re
 from typing import Any, Final
 from urllib.parse import quote
 
-from rivermouth.dialects.bedrock_converse.opaque import MINTED_HIDDEN
 from rivermouth.dialects.bedrock_converse.parse import MORE, RETIRED
 from rivermouth.dialects.bedrock_converse.tables import (
     CHOICES,
@@ -19,8 +18,8 @@ from rivermouth.dialects.bedrock_converse.tables import (
 from rivermouth.dialects.bedrock_converse.turns import Turns, reasoned_first
 from rivermouth.dialects.dialect import Outgoing
 from rivermouth.ir.errors import invalid
+from rivermouth.ir.opaque import holds_sealed, sealed
 from rivermouth.ir.request import Choose, Format, Original, Request, Thinking, Tool, check_translatable
-from rivermouth.vendors.anthropic.signatures import MINTED
 from rivermouth.vendors.anthropic.thinking import EFFORTS, MIN_BUDGET_TOKENS, budget_of, only_budgets
 from rivermouth.wire import json
 from rivermouth.wire.aws_eventstream import MEDIA_TYPE
@@ -76,9 +75,9 @@ def _repeat(original: Original, model: str) -> tuple[dict[str, Any], set[str]]:
     """The same body, without reasoning that no model of the vendor signed."""
     fields: dict[str, Any] = {name: raw for name, raw in original.fields.items() if name != "model"}
     told = bytes(original.fields.get("messages", b""))
-    if MINTED.encode() not in told and MINTED_HIDDEN.encode() not in told:
+    if not holds_sealed(told):
         return fields, set()
-    turns = fields["messages"] = _without_minted(original.fields["messages"])
+    turns = fields["messages"] = _without_sealed(original.fields["messages"])
     more = json.fields(original.fields[MORE]) if b"{" in bytes(original.fields.get(MORE, b"")) else {}
     if "thinking" not in more or reasoned_first(turns):
         return fields, set()
@@ -87,27 +86,25 @@ def _repeat(original: Original, model: str) -> tuple[dict[str, Any], set[str]]:
     return fields, {"thinking"}
 
 
-def _without_minted(messages: json.Raw) -> list[dict[str, Any]]:
+def _without_sealed(messages: json.Raw) -> list[dict[str, Any]]:
     kept: list[dict[str, Any]] = []
     for turn in json.convert(json.decode(messages), list[dict[str, Any]]):
         content = turn.get("content")
         if isinstance(content, list):
-            content = [block for block in content if not _minted(block)]
+            content = [block for block in content if not _sealed(block)]
             if not content:
                 continue
         kept.append({**turn, "content": content})
     return kept
 
 
-def _minted(block: Any) -> bool:
+def _sealed(block: Any) -> bool:
     reasoning = block.get("reasoningContent") if isinstance(block, dict) else None
     if not isinstance(reasoning, dict):
         return False
     told, hidden = reasoning.get("reasoningText"), reasoning.get("redactedContent")
     signature = told.get("signature") if isinstance(told, dict) else None
-    return (isinstance(signature, str) and signature.startswith(MINTED)) or (
-        isinstance(hidden, str) and hidden.startswith(MINTED_HIDDEN)
-    )
+    return any(isinstance(proof, str) and sealed(proof) for proof in (signature, hidden))
 
 
 class _Built:

@@ -2,7 +2,7 @@
 
 The rules, each a 400 when broken:
 * turns alternate: neighbours of one role are merged, empty ones vanish, the first is the user's;
-* the results of an assistant turn's calls are in the one user turn after it; each call has exactly one result there;
+* the results of an assistant turn's calls are in the one user turn after it, one for each (`ir.turns`);
 * ids of calls are unique in the whole talk and are spelled in a small alphabet;
 * no text is blank, and a last text of the assistant does not end in blanks;
 * documents have names of few characters, each once, and a text beside them;
@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
-from collections import defaultdict, deque
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -35,12 +34,12 @@ from rivermouth.ir.request import (
     ToolCall,
     ToolResult,
 )
+from rivermouth.ir.turns import LOST, paired
 from rivermouth.vendors.anthropic.signatures import native
 from rivermouth.wire import arguments, json
 
 Block = dict[str, Any]
 
-NO_RESULT: Final = "No result: the call was interrupted."
 NO_USER: Final = "Continue."
 DOCUMENT: Final = "document"
 SEE_DOCUMENT: Final = "See the document."
@@ -54,12 +53,12 @@ _NAME_CHARS: Final = 180
 
 
 class _Turn:
-    """One turn being gathered.  The user's: results by id and the rest; the assistant's: blocks and the ids called."""
+    """One turn being gathered.  The user's: results and the rest; the assistant's: blocks."""
 
     def __init__(self, role: str) -> None:
         self.role = role
         self.blocks: list[Block] = []
-        self.results: dict[str, deque[ToolResult]] = defaultdict(deque)
+        self.results: list[ToolResult] = []
 
     @property
     def empty(self) -> bool:
@@ -73,12 +72,13 @@ class Turns:
     """
 
     def __init__(self, messages: Iterable[Message], *, reasons: bool) -> None:
-        self.losses: set[str] = set()
+        talk = paired(messages)
+        self.losses: set[str] = {LOST} if talk.lost else set()
         self.called: dict[str, None] = {}
         self._reasons = reasons
         self._taken: set[str] = set()
         self._numbers: dict[str, int] = {}  # how often a name was wanted: asking from 1 each time would be quadratic
-        self.wire = self._pair(self._gather(messages))
+        self.wire = self._write(self._gather(talk.messages))
 
     def _gather(self, messages: Iterable[Message]) -> list[_Turn]:
         turns: list[_Turn] = []
@@ -94,7 +94,7 @@ class Turns:
     def _add(self, turn: _Turn, part: Part) -> None:
         match part:
             case ToolResult():
-                turn.results[part.id].append(part)
+                turn.results.append(part)
             case ToolCall():
                 self.called[part.name] = None
                 turn.blocks.append({"toolUse": {"toolUseId": part.id, "name": part.name, "input": _input(part)}})
@@ -115,36 +115,29 @@ class Turns:
             told = {"text": part.text, "signature": signature}
             turn.blocks.append({"reasoningContent": {"reasoningText": told}})
 
-    def _pair(self, turns: list[_Turn]) -> list[Block]:
-        """Each turn with the results it owes; results that nobody asked for are left out."""
+    def _write(self, turns: list[_Turn]) -> list[Block]:
+        """Results open the user's turn after the calls, whose order they have."""
         wire: list[Block] = []
-        owed: list[tuple[str, str]] = []  # (neutral id, id on the wire) of the last assistant turn's calls
+        names: list[str] = []  # ids on the wire of the last assistant turn's calls
         for turn in turns:
             if turn.role == "user":
-                content = [*self._results(owed, turn), *_with_text(turn.blocks)]
-                owed = []
+                _append(wire, "user", [*map(self._result, turn.results, names), *_with_text(turn.blocks)])
             else:
-                if owed:
-                    _append(wire, "user", self._results(owed, _Turn("user")))
-                content = turn.blocks
-                owed = self._name_calls(turn)
-            if not wire and turn.role == "assistant":
-                _append(wire, "user", [_text(NO_USER)])
-            _append(wire, turn.role, content)
-        if owed:
-            _append(wire, "user", self._results(owed, _Turn("user")))
+                if not wire:
+                    _append(wire, "user", [_text(NO_USER)])
+                names = self._name_calls(turn)
+                _append(wire, turn.role, turn.blocks)
         _trim_last(wire)
         return wire or [{"role": "user", "content": [_text(NO_USER)]}]
 
-    def _name_calls(self, turn: _Turn) -> list[tuple[str, str]]:
+    def _name_calls(self, turn: _Turn) -> list[str]:
         """The calls' ids as they go out: spelled for the wire, and numbered where the talk has had them before."""
-        named = []
-        for call in (block["toolUse"] for block in turn.blocks if "toolUse" in block):
+        calls = [block["toolUse"] for block in turn.blocks if "toolUse" in block]
+        for call in calls:
             neutral = call["toolUseId"]
             wanted = neutral if _ID.fullmatch(neutral) else _NO_ID.sub("_", neutral)[:_ID_CHARS] or "call"
             call["toolUseId"] = self._fresh(wanted, "_", _ID_CHARS)
-            named.append((neutral, call["toolUseId"]))
-        return named
+        return [call["toolUseId"] for call in calls]
 
     def _fresh(self, wanted: str, joint: str, cap_chars: int) -> str:
         """The name, with a number behind it where it was there before."""
@@ -155,17 +148,6 @@ class Turns:
         self._numbers[wanted] = number
         self._taken.add(name)
         return name
-
-    def _results(self, owed: list[tuple[str, str]], turn: _Turn) -> list[Block]:
-        """One result for each call owed, paired by id; one is made up where none came."""
-        blocks = []
-        for neutral, name in owed:
-            came = turn.results.get(neutral)
-            result = came.popleft() if came else ToolResult(neutral, (Text(NO_RESULT),), True)
-            blocks.append(self._result(result, name))
-        if any(turn.results.values()):
-            self.losses.add("messages.tool_result")
-        return blocks
 
     def _result(self, result: ToolResult, name: str) -> Block:
         block: Block = {

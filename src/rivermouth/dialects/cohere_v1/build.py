@@ -16,6 +16,7 @@ from rivermouth.ir.request import Choose, Request, check_translatable
 from rivermouth.vendors.cohere.bodies import as_it_came
 from rivermouth.vendors.cohere.formats import write_format
 from rivermouth.vendors.cohere.sampling import write_sampling
+from rivermouth.vendors.output_caps import clamped
 from rivermouth.wire import json
 
 PATH: Final = "/chat"
@@ -38,7 +39,8 @@ def build_request(request: Request, model: str) -> Outgoing:
         | write_sampling(request.sampling, losses)
     )
     if request.max_tokens is not None:
-        body["max_tokens"] = request.max_tokens
+        body["max_tokens"] = room = clamped(request.max_tokens, model)
+        losses |= {"max_tokens"} if room != request.max_tokens else set()
     if request.stop:
         body["stop_sequences"] = list(request.stop)
     if request.local.raw:

@@ -13,7 +13,7 @@ import msgspec
 
 from rivermouth.ir.errors import WireError
 from rivermouth.ir.request import Tool, ToolCall
-from rivermouth.wire import json
+from rivermouth.wire import arguments, json
 
 _OUTPUT: Final = "output"
 
@@ -63,21 +63,6 @@ class ToolShape(msgspec.Struct):
     parameters: dict[str, Any] | None = None
 
 
-def arguments_object(text: str) -> msgspec.Raw:
-    """One JSON object on one line.  "" and null mean {}; what is no object, or no JSON, is wrapped as {"input": ...}:
-    clients parse what they get and keep nothing else."""
-    stripped = text.strip()
-    if not stripped:
-        return msgspec.Raw(b"{}")
-    try:
-        value = json.decode(stripped.encode("utf-8", "replace"))
-    except WireError:
-        return msgspec.Raw(json.encode({"input": text}))
-    if isinstance(value, dict):
-        return msgspec.Raw(json.encode(value))
-    return msgspec.Raw(b"{}" if value is None else json.encode({"input": value}))
-
-
 def arguments_text(raw: msgspec.Raw) -> str:
     """The object as its JSON text; a string's content where a server sends text; "" for null.  Raises `WireError`."""
     try:
@@ -90,7 +75,7 @@ def arguments_text(raw: msgspec.Raw) -> str:
 
 
 def write_call(call: ToolCall) -> dict[str, Any]:
-    return {"id": call.id, "name": call.name, "parameters": arguments_object(call.arguments)}
+    return {"id": call.id, "name": call.name, "parameters": msgspec.Raw(arguments.to_object(call.arguments))}
 
 
 def write_outputs(text: str) -> list[Any]:

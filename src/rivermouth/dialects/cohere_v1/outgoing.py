@@ -1,6 +1,6 @@
 """Neutral messages to `preamble`, `chat_history` and what is new: `message` or `tool_results`, never both.
 
-Each call is answered by exactly one result in the turn after it.
+Each call is answered by exactly one result in the turn after it (`ir.turns`).
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ from rivermouth.ir.request import (
     ToolCall,
     ToolResult,
 )
-
-NO_RESULT: Final = "(no result)"
+from rivermouth.ir.turns import LOST, paired, told
 
 Wire = dict[str, Any]
 
@@ -34,10 +33,12 @@ Wire = dict[str, Any]
 def write_talk(request: Request, losses: set[str]) -> Wire:
     """The members that hold the talk; what could not be said is added to `losses`.  Raises `ApiError` for what would
     make the answer wrong: media, and a talk that does not end with something to answer."""
+    talk = paired(request.messages)
+    if talk.lost:
+        losses.add(LOST)
     turns = _Turns(losses)
-    for message in request.messages:
+    for message in talk.messages:
         turns.add(message)
-    turns.settle()
     preamble = "\n\n".join(t.text for t in request.system)
     if not turns.wire:
         return {"message": preamble}
@@ -60,32 +61,26 @@ class _Turns:
     def __init__(self, losses: set[str]) -> None:
         self.wire: list[Wire] = []
         self._losses = losses
-        self._waiting: dict[str, ToolCall] = {}  # calls that are not answered yet, in their order
-        self._results: list[Wire] = []
+        self._calls: list[ToolCall] = []  # of the last turn
 
     def add(self, message: Message) -> None:
         if message.name is not None:
             self._losses.add("message.name")
         if message.role is Role.TOOL:
-            for part in message.parts:
-                if isinstance(part, ToolResult):
-                    self._result(part)
+            self._results([part for part in message.parts if isinstance(part, ToolResult)])
             return
-        self.settle()
         calls = [p for p in message.parts if isinstance(p, ToolCall)]
         text = self._text(message)
         if text or calls:
             called = {"tool_calls": [write_call(call) for call in calls]} if calls else {}
             self.wire.append({"role": WIRE_ROLES[message.role], "message": text, **called})
-        self._waiting = {call.id: call for call in calls}
+        self._calls = calls
 
-    def settle(self) -> None:
-        """Before the next turn: one turn with all results, made up for calls that were never answered."""
-        self._results += [{"call": write_call(c), "outputs": write_outputs(NO_RESULT)} for c in self._waiting.values()]
-        self._waiting = {}
-        if self._results:
-            self.wire.append({"role": WIRE_ROLES[Role.TOOL], "tool_results": self._results})
-            self._results = []
+    def _results(self, results: list[ToolResult]) -> None:
+        """One turn with all results; each names its call."""
+        pairs = zip(self._calls, results, strict=True)
+        written = [{"call": write_call(call), "outputs": write_outputs(_words(told(r)))} for call, r in pairs]
+        self.wire.append({"role": WIRE_ROLES[Role.TOOL], "tool_results": written})
 
     def _text(self, message: Message) -> str:
         if message.role is not Role.ASSISTANT:
@@ -95,15 +90,6 @@ class _Turns:
         if any(isinstance(p, Image | File | Audio) for p in message.parts):
             self._losses.add("messages.image")
         return "".join(p.text for p in message.parts if isinstance(p, Text | Refusal))
-
-    def _result(self, result: ToolResult) -> None:
-        call = self._waiting.pop(result.id, None)
-        if call is None:
-            self._losses.add("messages.tool_result")
-            return
-        if result.is_error:
-            self._losses.add("tool_result.is_error")
-        self._results.append({"call": write_call(call), "outputs": write_outputs(_words(result.content))})
 
 
 _REFUSED: Final[dict[type, str]] = {Image: "images", File: "files but those of plain text", Audio: "audio"}

@@ -21,6 +21,7 @@ from rivermouth.ir.request import (
 from rivermouth.vendors.cohere.bodies import as_it_came
 from rivermouth.vendors.cohere.formats import write_format
 from rivermouth.vendors.cohere.sampling import write_sampling
+from rivermouth.vendors.output_caps import clamped
 from rivermouth.wire import json
 
 PATH: Final = "/chat"
@@ -39,7 +40,8 @@ def build_request(request: Request, model: str) -> Outgoing:
     body |= _tools(request, losses) | write_format(request.response_format, "json_schema")
     body |= write_sampling(request.sampling, losses) | _thinking(request.thinking, losses)
     if request.max_tokens is not None:
-        body["max_tokens"] = request.max_tokens
+        body["max_tokens"] = room = clamped(request.max_tokens, model)
+        losses |= {"max_tokens"} if room != request.max_tokens else set()
     if request.stop:
         body["stop_sequences"] = list(request.stop)
     return Outgoing(path=PATH, body=json.encode(body), losses=tuple(sorted(losses)))

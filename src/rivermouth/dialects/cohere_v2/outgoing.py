@@ -26,8 +26,9 @@ from rivermouth.ir.request import (
     ToolCall,
     ToolResult,
 )
+from rivermouth.ir.turns import ERROR, LOST, paired, told
 
-NO_RESULT: Final = "(no result)"
+EMPTY: Final = "(no result)"  # an empty content is refused
 SEE_NEXT: Final = "(the result is in the next message)"
 
 Wire = dict[str, Any]
@@ -36,11 +37,13 @@ Wire = dict[str, Any]
 def write_turns(request: Request, losses: set[str]) -> list[Wire]:
     """The whole talk; what could not be said is added to `losses`.  Raises `ApiError` for media that are refused."""
     turns = _Turns(losses, thinks=request.thinking is not None and request.thinking.enabled)
+    talk = paired(request.messages)
+    if talk.lost:
+        losses.add(LOST)
     if request.system:
         turns.wire.append({"role": "system", "content": "\n\n".join(t.text for t in request.system)})
-    for message in request.messages:
+    for message in talk.messages:
         turns.add(message)
-    turns.settle()
     return turns.wire
 
 
@@ -51,32 +54,18 @@ class _Turns:
         self.wire: list[Wire] = []
         self._losses = losses
         self._thinks = thinks
-        self._waiting: dict[str, None] = {}  # calls that are not answered yet, in their order
-        self._shown: list[Wire] = []  # what the results hold and tool messages cannot
 
     def add(self, message: Message) -> None:
         if message.name is not None:
             self._losses.add("message.name")
         if message.role is Role.TOOL:
-            for part in message.parts:
-                if isinstance(part, ToolResult):
-                    self._result(part)
-            return
-        self.settle()
-        if message.role is Role.ASSISTANT:
+            self._results([part for part in message.parts if isinstance(part, ToolResult)])
+        elif message.role is Role.ASSISTANT:
             self._assistant(message)
         else:
             content = _content(message.parts)
             if content:
                 self.wire.append({"role": message.role.value, "content": content})
-
-    def settle(self) -> None:
-        """Before the next turn: answer what was never answered, then show what the results hold."""
-        self.wire += [{"role": "tool", "tool_call_id": identity, "content": NO_RESULT} for identity in self._waiting]
-        self._waiting.clear()
-        if self._shown:
-            self.wire.append({"role": "user", "content": self._shown})
-            self._shown = []
 
     def _assistant(self, message: Message) -> None:
         thoughts = [p for p in message.parts if isinstance(p, Reasoning)]
@@ -95,25 +84,24 @@ class _Turns:
         if calls:
             wire |= {"tool_plan": text} if text else {}
             wire["tool_calls"] = [_call(call) for call in calls]
-            self._waiting = {call.id: None for call in calls}
         if len(wire) > 1:
             self.wire.append(wire)
 
-    def _result(self, result: ToolResult) -> None:
-        """One tool message; paired by id, never by position."""
-        if result.id not in self._waiting:
-            self._losses.add("messages.tool_result")
-            return
-        del self._waiting[result.id]
-        if result.is_error:
-            self._losses.add("tool_result.is_error")
-        text = "\n".join(words for p in result.content if (words := _words(p)))
-        shown = [p for p in result.content if not _words(p) and not isinstance(p, Text)]
-        if shown:
-            self._shown.append({"type": "text", "text": f"What the tool call {result.id} gave:"})
-            self._shown += _entries(shown)
-        content = text or (SEE_NEXT if shown else NO_RESULT)
-        self.wire.append({"role": "tool", "tool_call_id": result.id, "content": content})
+    def _results(self, results: Sequence[ToolResult]) -> None:
+        """A tool message for each result, then what these cannot hold, as the user would show it."""
+        media: list[Wire] = []
+        for result in results:
+            content = told(result)
+            text = "\n".join(words for p in content if (words := _words(p)))
+            shown = [p for p in content if not _words(p) and not isinstance(p, Text)]
+            if shown:
+                media.append({"type": "text", "text": f"What the tool call {result.id} gave:"})
+                media += _entries(shown)
+            if not text.removeprefix(ERROR):
+                text += SEE_NEXT if shown else EMPTY
+            self.wire.append({"role": "tool", "tool_call_id": result.id, "content": text})
+        if media:
+            self.wire.append({"role": "user", "content": media})
 
 
 def _call(call: ToolCall) -> Wire:

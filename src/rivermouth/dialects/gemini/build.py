@@ -8,7 +8,6 @@ import msgspec
 
 from rivermouth.dialects.dialect import Outgoing
 from rivermouth.dialects.gemini import names
-from rivermouth.dialects.gemini.opaque import MINTED, minted
 from rivermouth.dialects.gemini.parse import JSON_TYPE
 from rivermouth.dialects.gemini.schema import PARAMETERS, RESPONSE, to_wire
 from rivermouth.dialects.gemini.tables import (
@@ -21,7 +20,9 @@ from rivermouth.dialects.gemini.tables import (
     UNSAMPLED,
 )
 from rivermouth.dialects.gemini.turns import Turns, vouch
+from rivermouth.ir.opaque import holds_sealed, sealed
 from rivermouth.ir.request import Choose, Format, Original, Request, Thinking, Tool, check_translatable
+from rivermouth.vendors.output_caps import clamped
 from rivermouth.wire import json
 
 _PLAIN: Final = "generateContent"
@@ -48,10 +49,10 @@ def _repeat(original: Original, model: str) -> bytes:
     fields = dict(original.fields)
     contents = fields.get("contents", msgspec.Raw(b""))
     data = bytes(contents)
-    foreign = MINTED.encode() in data
+    foreign = holds_sealed(data)
     if foreign or (SIGNED_CALLS.match(model) and (b"functionCall" in data or b"function_call" in data)):
         came = _contents(contents)
-        kept = _without_minted(came) if foreign else came
+        kept = _without_sealed(came) if foreign else came
         kept = vouch(kept) if SIGNED_CALLS.match(model) else kept
         if kept != came:
             fields["contents"] = json.raw(kept)
@@ -70,13 +71,13 @@ def _listed(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-def _without_minted(contents: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _without_sealed(contents: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """A thought goes with its foreign signature; any other part loses only that."""
     kept = []
     for content in contents:
         parts = []
         for part in content["parts"]:
-            foreign = [name for name in _SIGNATURES if minted(str(part.get(name) or ""))]
+            foreign = [name for name in _SIGNATURES if sealed(str(part.get(name) or ""))]
             if not foreign:
                 parts.append(part)
             elif not part.get("thought"):
@@ -99,7 +100,7 @@ class _Built:
             texts = [{"text": text.text} for text in request.system if text.text]
             self.body |= {"systemInstruction": {"parts": texts}} if texts else {}
         self._tools()
-        config = self._limits() | self._sampling() | self._format() | self._thinking(model)
+        config = self._limits(model) | self._sampling() | self._format() | self._thinking(model)
         if config:
             self.body["generationConfig"] = config
         self._rest()
@@ -127,11 +128,13 @@ class _Built:
         described = {} if tool.description is None else {"description": tool.description}
         return {"name": tool.name, **described, **to_wire(tool.parameters, PARAMETERS)}
 
-    def _limits(self) -> dict[str, Any]:
+    def _limits(self, model: str) -> dict[str, Any]:
         request = self._request
+        room = clamped(request.max_tokens, model)
+        self._lose("max_tokens", room != request.max_tokens)
         said = {
             "candidateCount": request.n if request.n > 1 else None,
-            "maxOutputTokens": request.max_tokens,
+            "maxOutputTokens": room,
             "stopSequences": list(request.stop) or None,
         }
         return {name: value for name, value in said.items() if value is not None}

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from rivermouth.dialects.gemini.opaque import Place, from_client
+from rivermouth.dialects.gemini.opaque import Place, from_wire
 from rivermouth.dialects.gemini.proto import standard_base64
 from rivermouth.ir.call_ids import fresh
 from rivermouth.ir.errors import invalid
@@ -188,7 +188,9 @@ class _ModelTurn:
     def _sign(self, place: Place, wire: str | None) -> None:
         if not wire:
             return
-        signature, redacted = from_client(place, wire)
+        signature, redacted = from_wire(place, wire)
+        if signature is None:
+            return
         last = self._parts[-1] if self._parts else None
         if isinstance(last, _Run) and last.kind is Reasoning and not redacted:
             self._parts[-1] = last.part(signature)

@@ -15,7 +15,7 @@ from typing import Final
 
 from rivermouth.dialects.gemini import usage
 from rivermouth.dialects.gemini.errors import parse_stream_error
-from rivermouth.dialects.gemini.opaque import Place, from_upstream
+from rivermouth.dialects.gemini.opaque import Place, from_wire
 from rivermouth.dialects.gemini.parts import UNKNOWN_TYPE
 from rivermouth.dialects.gemini.proto import standard_base64
 from rivermouth.dialects.gemini.shapes import (
@@ -278,19 +278,22 @@ class Decoder:
 
     def _sign(self, events: list[Event], choice: _Choice, place: Place, wire: str | None) -> None:
         """Signs the reasoning that is open, or a part of its own, and closes it."""
-        if not wire:
+        signature, redacted = from_wire(place, wire) if wire else (None, False)
+        if signature is None:
             return
-        number = self._open(events, choice, PartKind.REASONING)
-        events.append(Signature(number, from_upstream(place, wire)))
+        number = self._open(events, choice, PartKind.REASONING, again=redacted, redacted=redacted)
+        events.append(Signature(number, signature))
         self._close(events, choice)
 
-    def _open(self, events: list[Event], choice: _Choice, kind: PartKind, *, again: bool = False) -> int:
+    def _open(
+        self, events: list[Event], choice: _Choice, kind: PartKind, *, again: bool = False, redacted: bool = False
+    ) -> int:
         """The number of the choice's open part of that kind, after opening it if need be."""
         if choice.kind is not kind or again:
             self._close(events, choice)
             choice.kind, choice.part = kind, self._next
             self._next += 1
-            events.append(PartStart(choice.part, kind, choice.index))
+            events.append(PartStart(choice.part, kind, choice.index, redacted=redacted))
             if choice.index == 0 and kind in self._flows:
                 self._hot = self._flows[kind]
                 self._hot.part = choice.part

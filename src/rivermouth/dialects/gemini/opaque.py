@@ -1,24 +1,25 @@
-"""Thought signatures: strings that travel through a client unread and prove a thought to the model that had it.
+"""Thought signatures on this wire; see `ir.opaque` for the envelope of what is not at home here.
 
 A signature stands on a part of any kind, and where it stands is part of its meaning; in the neutral model it belongs to
-reasoning.  So a signature of this vendor's is marked with its place, and one of another vendor is wrapped for the
-client, restored when it returns, and kept from this vendor's models, which refuse it:
+reasoning.  So a signature of this vendor's is marked with its place, and one of another vendor is sealed for the
+client, opened when it returns, and kept from this vendor's models, which refuse it:
 
     neutral              on this wire
     "gemini:AbC.."       AbC..   on the thought itself
     "gemini-call:AbC.."  AbC..   on the tool call that follows
     "gemini-text:AbC.."  AbC..   on the text before
     "gemini-end:AbC.."   AbC..   on an empty text of its own
-    any other            base64("rivermouth.1" + mark + neutral), on the thought
+    any other            the envelope, as base64, on the thought
 
 On the wire a signature is base64, and the SDK writes it back in the other alphabet, so both are read.
 """
 
 from __future__ import annotations
 
-from base64 import b64encode, urlsafe_b64decode
 from enum import Enum
 from typing import Final, NamedTuple
+
+from rivermouth.ir.opaque import opened, seal_base64
 
 
 class Place(Enum):
@@ -37,17 +38,8 @@ class Signed(NamedTuple):
     wire: str
 
 
-_OURS: Final = "rivermouth.1"
-MINTED: Final = b64encode(_OURS.encode()).decode()  # what every wrapped signature begins with: 12 bytes, 16 letters
-_PLAIN: Final = "."
-_REDACTED: Final = "r"
 # The vendor's own word for a call that none of its models made; it is accepted in a signature's place.
 NOT_OURS: Final = "skip_thought_signature_validator"
-
-
-def from_upstream(place: Place, wire: str) -> str:
-    """The neutral form of a signature that an upstream of this dialect gave."""
-    return place.value + wire
 
 
 def native(signature: str | None) -> Signed | None:
@@ -64,31 +56,13 @@ def to_client(signature: str, *, redacted: bool = False) -> Signed:
     own = native(signature)
     if own is not None and not redacted:
         return own
-    wrapped = _OURS + (_REDACTED if redacted else _PLAIN) + signature
-    return Signed(Place.THOUGHT, b64encode(wrapped.encode("utf-8", "surrogatepass")).decode())
+    return Signed(Place.THOUGHT, seal_base64(signature, redacted=redacted))
 
 
-def from_client(place: Place, wire: str) -> tuple[str, bool]:
-    """The neutral signature, and whether its reasoning was redacted."""
-    if minted(wire):
-        try:
-            text = urlsafe_b64decode(_url_safe(wire)).decode("utf-8", "surrogatepass")
-        except ValueError:
-            return place.value + wire, False
-        mark, signature = text[len(_OURS) : len(_OURS) + 1], text[len(_OURS) + 1 :]
-        if signature and mark in (_PLAIN, _REDACTED):
-            return signature, mark == _REDACTED
-    return place.value + wire, False
-
-
-def minted(wire: str) -> bool:
-    """True for a signature that was wrapped here."""
-    return wire.startswith(MINTED)
-
-
-def _url_safe(wire: str) -> str:
-    return wire.translate(_ALPHABET) + "=" * (-len(wire) % 4)
+def from_wire(place: Place, wire: str) -> tuple[str | None, bool]:
+    """The neutral form of what the wire has in that place (None for a broken envelope); whether it was hidden."""
+    found = opened(wire)
+    return (place.value + wire, False) if found is None else (found.signature, found.redacted)
 
 
 _PLACES: Final = {place.value: place for place in Place}
-_ALPHABET: Final = str.maketrans("+/", "-_")

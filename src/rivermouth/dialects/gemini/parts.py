@@ -5,15 +5,16 @@ What differs is which signatures are known (`sign`): a client is given any, the 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import msgspec
 
 from rivermouth.dialects.gemini.opaque import Place, Signed
-from rivermouth.ir.errors import WireError
 from rivermouth.ir.request import Audio, File, Image, Reasoning, Refusal, Text, ToolCall
 from rivermouth.wire import json
+from rivermouth.wire.arguments import as_object, to_object
 
 WirePart = dict[str, Any]
 TurnPart = Text | Refusal | Reasoning | ToolCall | Image | File | Audio
@@ -32,18 +33,17 @@ _IMAGES: Final = {
 }
 
 
-def write_parts(parts: Iterable[TurnPart], sign: Callable[[Reasoning], Signed | None]) -> list[WirePart]:
-    """The parts of a turn, in order.  A signature of a call waits for the call."""
+def write_parts(
+    parts: Iterable[TurnPart], sign: Callable[[Reasoning], Signed | None], *, past: bool = False
+) -> list[WirePart]:
+    """The parts of a turn, in order.  A signature of a call waits for the call, whatever is said before that."""
     out: list[WirePart] = []
-    waiting: str | None = None
+    waiting: deque[str] = deque()
+    spoken = past_call if past else call
     for part in parts:
         if isinstance(part, ToolCall):
-            out.append(signed(call(part), waiting))
-            waiting = None
+            out.append(signed(spoken(part), waiting.popleft() if waiting else None))
             continue
-        if waiting is not None:
-            out.append(signed(thought(""), waiting))
-            waiting = None
         if not isinstance(part, Reasoning):
             out += plain(part)
             continue
@@ -51,12 +51,10 @@ def write_parts(parts: Iterable[TurnPart], sign: Callable[[Reasoning], Signed | 
             out.append(thought(part.text))
         found = sign(part)
         if found is not None and found.place is Place.CALL:
-            waiting = found.wire
+            waiting.append(found.wire)
         elif found is not None:
             _place(out, found, begun=bool(part.text))
-    if waiting is not None:
-        out.append(signed(thought(""), waiting))
-    return out
+    return [*out, *(signed(thought(""), wire) for wire in waiting)]
 
 
 def _place(out: list[WirePart], found: Signed, *, begun: bool) -> None:
@@ -98,25 +96,16 @@ def signed(part: WirePart, wire: str | None) -> WirePart:
 
 
 def call(part: ToolCall) -> WirePart:
-    """A tool call whole.  Arguments that are no object cannot be spoken as a call: they are passed on as text."""
-    arguments = arguments_object(part.arguments)
+    """A model's call, whole.  Arguments that are no object cannot be spoken as a call: they are passed on as text."""
+    arguments = as_object(part.arguments)
     if arguments is None:
         return text(f'{{"name": {json.encode(part.name).decode()}, "arguments": {part.arguments}}}')
     return {"functionCall": {"id": part.id, "name": part.name, "args": arguments}}
 
 
-def arguments_object(arguments: str) -> json.Raw | None:
-    """The arguments as one line of JSON, numbers as the model wrote them; None when they are no object."""
-    written = arguments.strip()
-    if written in ("", "null"):
-        return msgspec.Raw(b"{}")
-    try:
-        data = written.encode()
-        json.fields(data)
-        lines = "\n" in written or "\r" in written
-        return msgspec.Raw(json.encode(json.decode(data)) if lines else json.line_safe(data))
-    except (WireError, UnicodeEncodeError):
-        return None
+def past_call(part: ToolCall) -> WirePart:
+    """A call of the talk, which has a result: always spoken as a call."""
+    return {"functionCall": {"id": part.id, "name": part.name, "args": msgspec.Raw(to_object(part.arguments))}}
 
 
 def image(media_type: str | None, data: str | None, url: str | None) -> WirePart:

@@ -146,6 +146,7 @@ LOSSES: Final = frozenset(
         "image.detail",
         "keep_alive_s",
         "logit_bias",
+        "max_tokens",
         "message.name",
         "keep_end",
         "messages.reasoning",

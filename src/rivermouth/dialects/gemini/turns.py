@@ -1,7 +1,7 @@
 """Neutral messages to the contents that the vendor's models accept.
 
 The rules, each a 400 when broken:
-* the responses to a turn's calls are the content right after it, one for each call;
+* the responses to a turn's calls are the content right after it, one for each call (`ir.turns`);
 * no content is empty, and no part is;
 * a thought signature goes back only to its maker, to where it stood, and newer models refuse a call of the turn that
   runs without one (`vouch`).
@@ -9,7 +9,6 @@ The rules, each a 400 when broken:
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
@@ -27,11 +26,11 @@ from rivermouth.ir.request import (
     ToolCall,
     ToolResult,
 )
+from rivermouth.ir.turns import LOST, paired
 from rivermouth.wire import json
 
 Content = dict[str, Any]
 
-NO_RESULT: Final = "No result: the call was interrupted."
 NO_USER: Final = "Continue."
 USER: Final = "user"
 MODEL: Final = "model"
@@ -47,32 +46,26 @@ class Turns:
     """
 
     def __init__(self, messages: Iterable[Message], *, nested: bool) -> None:
-        self.losses: set[str] = set()
+        talk = paired(messages)
+        self.losses: set[str] = {LOST} if talk.lost else set()
         self.contents: list[Content] = []
         self._nested = nested
-        self._owed: list[ToolCall] = []
-        self._results: dict[str, list[ToolResult]] = defaultdict(list)
-        for message in messages:
+        self._calls: list[ToolCall] = []  # of the model's last turn
+        for message in talk.messages:
             self._add(message)
-        self._answer_calls()
         if not self.contents:
             self.contents.append({"role": USER, "parts": [wire.text(NO_USER)]})
 
     def _add(self, message: Message) -> None:
         if message.name:
             self.losses.add("message.name")
-        results = [p for p in message.parts if isinstance(p, ToolResult)]
-        rest = [p for p in message.parts if not isinstance(p, ToolResult)]
-        for result in results:
-            self._results[result.id].append(result)
-        if not rest:
-            return
-        self._answer_calls()
         if message.role is Role.ASSISTANT:
-            self._append(MODEL, self._model(rest))
-            self._owed = [p for p in rest if isinstance(p, ToolCall) and wire.arguments_object(p.arguments) is not None]
+            self._calls = [p for p in message.parts if isinstance(p, ToolCall)]
+            self._append(MODEL, self._model(message.parts))
+        elif message.role is Role.TOOL:
+            self._append(USER, self._responses([p for p in message.parts if isinstance(p, ToolResult)]))
         else:
-            self._append(USER, self._user(rest))
+            self._append(USER, self._user(message.parts))
 
     def _append(self, role: str, parts: list[wire.WirePart]) -> None:
         """One more content; neighbours of the model's are one, since its calls must stand right before the results."""
@@ -92,7 +85,7 @@ class Turns:
                 self.losses.add("messages.reasoning")
             else:
                 said.append(part)
-        return wire.write_parts(said, _own)  # type: ignore[arg-type]  # a result is a message of its own
+        return wire.write_parts(said, _own, past=True)  # type: ignore[arg-type]  # a result is a message of its own
 
     def _user(self, parts: Sequence[Part]) -> list[wire.WirePart]:
         out: list[wire.WirePart] = []
@@ -110,18 +103,9 @@ class Turns:
         if isinstance(part, File) and part.name:
             self.losses.add("file.name")
 
-    def _answer_calls(self) -> None:
-        """The responses that are owed, paired by id; one is made up where none came, and one too many is left out."""
-        came, self._results = self._results, defaultdict(list)
-        owed, self._owed = self._owed, []
-        parts: list[wire.WirePart] = []
-        for called in owed:
-            found = came.get(called.id)
-            result = found.pop(0) if found else ToolResult(called.id, (Text(NO_RESULT),), is_error=True)
-            parts += self._response(result, called)
-        if any(came.values()):
-            self.losses.add("messages.tool_result")
-        self._append(USER, parts)
+    def _responses(self, results: Sequence[ToolResult]) -> list[wire.WirePart]:
+        pairs = zip(results, self._calls, strict=True)
+        return [part for result, called in pairs for part in self._response(result, called)]
 
     def _response(self, result: ToolResult, called: ToolCall) -> list[wire.WirePart]:
         texts = "".join(p.text for p in result.content if isinstance(p, Text))

@@ -11,29 +11,23 @@ from typing import Any
 
 import msgspec
 
-from rivermouth.ir.errors import WireError
 from rivermouth.ir.request import ToolCall
 from rivermouth.wire import json
-
-
-def arguments_object(text: str) -> msgspec.Raw | None:
-    """The arguments as one line of JSON, numbers as the model wrote them; None when they are no object."""
-    text = text.strip()
-    if text in ("", "null"):
-        return msgspec.Raw(b"{}")
-    try:
-        data = text.encode()
-        json.fields(data)
-        return msgspec.Raw(json.encode(json.decode(data)) if "\n" in text or "\r" in text else json.line_safe(data))
-    except (WireError, UnicodeEncodeError):
-        return None
+from rivermouth.wire.arguments import as_object, to_object
 
 
 def wire_call(call: ToolCall, index: int) -> dict[str, Any] | None:
-    """The call as an element of `tool_calls`; None when its arguments are no object."""
-    arguments = arguments_object(call.arguments)
-    if arguments is None:
-        return None
+    """A model's call as an element of `tool_calls`; None when its arguments are no object."""
+    arguments = as_object(call.arguments)
+    return None if arguments is None else _call(call, index, arguments)
+
+
+def past_call(call: ToolCall, index: int) -> dict[str, Any]:
+    """A call of the talk, which has a result: always spoken as a call."""
+    return _call(call, index, msgspec.Raw(to_object(call.arguments)))
+
+
+def _call(call: ToolCall, index: int, arguments: msgspec.Raw) -> dict[str, Any]:
     return {"id": call.id, "function": {"index": index, "name": call.name, "arguments": arguments}}
 
 

@@ -83,7 +83,8 @@ LOSSES: Final = frozenset(
         "thinking.budget_tokens",
         "thinking.effort",
         "tool.strict",
-        "tool_result.is_error",
+        "messages.reasoning",
+        "messages.tool_result",
         "top_logprobs",
         "user",
     }

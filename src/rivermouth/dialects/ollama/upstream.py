@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from rivermouth.dialects.dialect import Outgoing
-from rivermouth.dialects.ollama.calls import as_text, wire_call
+from rivermouth.dialects.ollama.calls import past_call
 from rivermouth.dialects.ollama.tables import EFFORTS, NAME, SAMPLING
 from rivermouth.ir.errors import ApiError, invalid
 from rivermouth.ir.request import (
@@ -35,6 +35,7 @@ from rivermouth.ir.request import (
     ToolResult,
     check_translatable,
 )
+from rivermouth.ir.turns import LOST, paired, told
 from rivermouth.wire import json
 
 
@@ -77,7 +78,7 @@ def _refuse(request: Request) -> None:
     if request.n > 1:
         raise invalid("this model gives one answer for each request", "n")
     choice = request.tool_choice
-    if choice is not None and choice.mode in (Choose.REQUIRED, Choose.NAMED):
+    if request.tools and choice is not None and choice.mode in (Choose.REQUIRED, Choose.NAMED):
         raise invalid("this model cannot be made to call a tool", "tool_choice")
     if request.local.raw and request.tools:
         raise invalid("a raw prompt cannot have tools", "tools")
@@ -153,8 +154,10 @@ def _prompt(request: Request) -> dict[str, Any]:
 def _talk(request: Request, losses: _Losses) -> dict[str, Any]:
     system = "\n\n".join(t.text for t in request.system)
     messages: list[dict[str, Any]] = [{"role": "system", "content": system}] if system else []
-    names = {p.id: p.name for m in request.messages for p in m.parts if isinstance(p, ToolCall)}
-    for index, message in enumerate(request.messages):
+    talk = paired(request.messages)
+    losses.note(LOST, talk.lost)
+    names = {p.id: p.name for m in talk.messages for p in m.parts if isinstance(p, ToolCall)}
+    for index, message in enumerate(talk.messages):
         losses.note("message.name", message.name)
         messages += _messages(message, index, names, losses)
     chosen = request.tool_choice
@@ -181,10 +184,9 @@ def _messages(message: Message, index: int, names: dict[str, str], losses: _Loss
 
 
 def _result(result: ToolResult, place: str, names: dict[str, str], losses: _Losses) -> dict[str, Any]:
-    losses.note("tool_result.is_error", result.is_error)
     name = result.name or names.get(result.id)
     named = {"tool_name": name} if name else {}
-    return {"role": "tool", **_content(result.content, place, losses), **named, "tool_call_id": result.id}
+    return {"role": "tool", **_content(told(result), place, losses), **named, "tool_call_id": result.id}
 
 
 def _content(parts: Iterable[Part], place: str, losses: _Losses) -> dict[str, Any]:
@@ -198,16 +200,13 @@ def _content(parts: Iterable[Part], place: str, losses: _Losses) -> dict[str, An
             case Text() | Refusal():
                 texts.append(part.text)
             case Reasoning():
+                losses.note("messages.reasoning", part.redacted)
                 thinking.append(part.text)
             case Image():
                 losses.note("image.detail", part.detail not in (None, "auto"))
                 images.append(_image(part, place))
             case ToolCall():
-                call = wire_call(part, len(calls))
-                if call is not None:
-                    calls.append(call)
-                else:
-                    texts.append(as_text(part))
+                calls.append(past_call(part, len(calls)))
             case File(text=str() as text):
                 texts.append(text)
             case File() | Audio():

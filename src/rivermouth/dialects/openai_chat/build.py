@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from rivermouth.dialects.dialect import Outgoing
+from rivermouth.dialects.openai_chat.carried import without_carried
 from rivermouth.dialects.openai_chat.outgoing import write_messages
 from rivermouth.dialects.openai_chat.tables import FORMAT_OUT
 from rivermouth.ir.request import (
@@ -24,6 +25,7 @@ from rivermouth.ir.request import (
 )
 from rivermouth.vendors.openai.efforts import write_effort
 from rivermouth.vendors.openai.repeat import repeated
+from rivermouth.vendors.output_caps import clamped
 from rivermouth.wire import json
 
 NAME: Final = "openai_chat"
@@ -49,6 +51,7 @@ LOSSES: Final = frozenset(
         "keep_alive_s",
         "context_tokens",
         "raw",
+        "max_tokens",  # more than the model may be asked for
         "metadata",
         "messages.image",
         "messages.reasoning",
@@ -62,11 +65,11 @@ def build_request(request: Request, model: str) -> Outgoing:
     """The call to make.  Raises `ApiError` for a part that this dialect cannot say and that must not be left out."""
     original = request.original
     if original is not None and original.dialect == NAME:
-        return Outgoing(path=PATH, body=repeated(original, request, model))
+        return Outgoing(path=PATH, body=repeated(without_carried(original), request, model))
     check_translatable(request)
     losses = list(request.unmodelled)
     fields: dict[str, Any] = {"model": model, "messages": write_messages(request, losses)}
-    fields |= _limits(request) | _sampling(request.sampling, losses) | _tools(request)
+    fields |= _limits(request, model, losses) | _sampling(request.sampling, losses) | _tools(request)
     fields |= _thinking(request.thinking, losses) | _format(request.response_format)
     if request.user is not None:
         fields["user"] = request.user
@@ -78,12 +81,13 @@ def build_request(request: Request, model: str) -> Outgoing:
     return Outgoing(path=PATH, body=json.encode(fields), losses=tuple(dict.fromkeys(losses)))
 
 
-def _limits(request: Request) -> dict[str, Any]:
+def _limits(request: Request, model: str, losses: list[str]) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     if request.n != 1:
         fields["n"] = request.n
     if request.max_tokens is not None:
-        fields["max_completion_tokens"] = request.max_tokens
+        fields["max_completion_tokens"] = room = clamped(request.max_tokens, model)
+        losses += ["max_tokens"] if room != request.max_tokens else []
     if request.stop:
         fields["stop"] = list(request.stop)
     return fields

@@ -6,6 +6,7 @@ import hashlib
 from typing import Any, Final
 
 from rivermouth.dialects.openai_chat.calls import Calls
+from rivermouth.dialects.openai_chat.opaque import upstream_signature
 from rivermouth.dialects.openai_chat.shapes import (
     ChoiceShape,
     Chunk,
@@ -59,7 +60,7 @@ _text: Final = json.text
 class ChoiceState:
     """One choice.  At most one part of prose (text, reasoning, refusal) is open; calls stay open until the end (O6)."""
 
-    __slots__ = ("block", "calls", "index", "kind", "part", "reason", "signature", "unsigned")
+    __slots__ = ("about", "block", "calls", "index", "kind", "part", "reason", "signature", "unsigned")
 
     def __init__(self, index: int, calls: Calls) -> None:
         self.index = index
@@ -67,7 +68,8 @@ class ChoiceState:
         self.part: int = -1
         self.kind: PartKind | None = None
         self.block: int | None = None
-        self.signature = ""
+        self.signature = ""  # as it comes, perhaps in pieces
+        self.about: ReasoningDetail | None = None  # the detail that brought its last piece
         self.unsigned = False
         self.reason: Reason | None = None
 
@@ -281,7 +283,9 @@ class Decoder:
         if choice.kind is _REASONING:
             choice.unsigned = not choice.signature
             if choice.signature:
-                events.append(Signature(choice.part, choice.signature))
+                signature = upstream_signature(choice.signature, choice.about)
+                if signature is not None:
+                    events.append(Signature(choice.part, signature))
                 choice.signature = ""
         events.append(PartEnd(choice.part))
         choice.kind = None
@@ -312,12 +316,15 @@ class Decoder:
     def _seal(self, choice: ChoiceState, detail: ReasoningDetail, events: list[Event]) -> None:
         """A signature for the reasoning that is open, or a block that is nothing but hidden data."""
         if detail.data:
-            self._end_prose(choice, events)
-            part = self._number()
-            events.append(PartStart(part, _REASONING, choice.index, redacted=True))
-            events.append(Signature(part, detail.data))
-            events.append(PartEnd(part))
+            signature = upstream_signature(detail.data, detail)
+            if signature is not None:
+                self._end_prose(choice, events)
+                part = self._number()
+                events.append(PartStart(part, _REASONING, choice.index, redacted=True))
+                events.append(Signature(part, signature))
+                events.append(PartEnd(part))
         elif detail.signature and detail.signature != choice.signature:
+            choice.about = detail
             lost = choice.unsigned if choice.kind is not _REASONING else choice.block != detail.index
             if choice.kind is _REASONING and (not choice.signature or not lost):
                 choice.signature += detail.signature

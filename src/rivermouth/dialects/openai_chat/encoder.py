@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from rivermouth.dialects.dialect import ROLE_EVERY, ROLE_WITH_CONTENT, Answer
 from rivermouth.dialects.openai_chat.failures import encode_stream_error
+from rivermouth.dialects.openai_chat.opaque import Thought
 from rivermouth.dialects.openai_chat.tables import DELTA_MEMBER, FINISH_OUT
 from rivermouth.ir.errors import ApiError, Kind
 from rivermouth.ir.events import (
@@ -40,7 +41,7 @@ _encode: Final = json.encode
 class ChoiceFrames:
     """One choice as far as it was written: its constant bytes, and how many calls and details it has."""
 
-    __slots__ = ("calls", "details", "head", "index", "media")
+    __slots__ = ("calls", "details", "head", "index", "media", "said", "thought_chars")
 
     def __init__(self, index: int, head: bytes) -> None:
         self.index = index
@@ -48,6 +49,8 @@ class ChoiceFrames:
         self.calls = 0
         self.details = 0
         self.media = {PartKind.IMAGE: 0, PartKind.FILE: 0}
+        self.said = False  # text was begun
+        self.thought_chars = 0  # of the reasoning that is over
 
 
 class OpenCall:
@@ -93,6 +96,7 @@ class Encoder:
         self._tails: dict[int, bytes] = {}
         self._calls: dict[int, OpenCall] = {}
         self._parts: dict[int, tuple[ChoiceFrames, PartStart]] = {}
+        self._thoughts: dict[int, Thought] = {}  # the reasoning that speaks
         self._lanes = Lanes()
         self._whole_chars = 0  # of the calls that must be sent whole
         self._unsent: list[bytes] = []
@@ -114,7 +118,7 @@ class Encoder:
     def plain(self, part: int) -> Stencil | None:
         """What stands around the next delta of a part of text, as long as nothing else is said."""
         head = self._heads.get(part)
-        if head is None or part not in self._parts or self._done:
+        if head is None or part not in self._parts or part in self._thoughts or self._done:
             return None
         return Stencil(head + b'"', b'"' + self._tail)
 
@@ -125,6 +129,7 @@ class Encoder:
 
     def _write(self, events: list[Event], out: list[bytes]) -> None:
         heads = self._heads
+        thoughts = self._thoughts
         tail = self._tail
         for event in events:
             kind = type(event)
@@ -136,6 +141,8 @@ class Encoder:
                 out.append(head)
                 out.append(_encode(event.text))  # type: ignore[union-attr]
                 out.append(tail)
+                if kind is ReasoningDelta:
+                    thoughts[event.part].add(event.text)  # type: ignore[union-attr]
             else:
                 self._other(event, out)
                 if kind is Finish or kind is Error:
@@ -186,9 +193,12 @@ class Encoder:
             return
         if event.kind not in PROSE or self._lanes.open(event.part, (choice.index, event.kind)):
             self._speak(event.part)
+        choice.said |= event.kind is PartKind.TEXT
 
     def _speak(self, part: int) -> None:
         choice, start = self._parts[part]
+        if start.kind is PartKind.REASONING:
+            self._thoughts[part] = Thought(choice.thought_chars, choice.calls, said=choice.said)
         member = b'"' + DELTA_MEMBER[start.kind].encode() + b'":'
         self._heads[part] = choice.head + self._every + member
 
@@ -198,7 +208,7 @@ class Encoder:
             self._speak(part)
             self._write(said, out)
             if ended:
-                del self._heads[part], self._parts[part]
+                self._silence(part)
 
     def _call_start(self, event: PartStart, choice: ChoiceFrames, out: list[bytes]) -> None:
         identity, name = event.id or "", event.name or ""
@@ -234,9 +244,7 @@ class Encoder:
         if self._lanes.waits(event.part):
             self._lanes.hold(event.part, event)
             return
-        head = self._heads.pop(event.part)
-        self._tails.pop(event.part, None)
-        _, part = self._parts.pop(event.part)
+        head, part = self._silence(event.part)
         call = self._calls.pop(event.part, None)
         if part.kind in PROSE:
             self._take_turns(self._lanes.close(event.part), out)
@@ -245,12 +253,22 @@ class Encoder:
             custom = {"name": call.name, "input": free_form.unwrap("".join(call.held))}
             out += (head, b'"id":', _encode(call.id), b',"type":"custom","custom":', _encode(custom), b"}]", self._tail)
 
+    def _silence(self, part: int) -> tuple[bytes, PartStart]:
+        """The part speaks no more; how its frames began, and its start."""
+        self._tails.pop(part, None)
+        choice, start = self._parts.pop(part)
+        thought = self._thoughts.pop(part, None)
+        if thought is not None:
+            choice.thought_chars = thought.end
+        return self._heads.pop(part), start
+
     def _signature(self, event: Signature, out: list[bytes]) -> None:
         if self._lanes.waits(event.part):
             self._lanes.hold(event.part, event)
             return
         choice, part = self._parts[event.part]
-        detail = reasoning_detail(choice.details, event.signature, redacted=part.redacted)
+        sealed = self._thoughts[event.part].sealed(event.signature, redacted=part.redacted)
+        detail = reasoning_detail(choice.details, sealed, redacted=part.redacted)
         choice.details += 1
         out += (choice.head, b'"reasoning_details":', _encode([detail]), self._tail)
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from rivermouth.dialects.openai_chat.shapes import ContentPart, MessageShape, ReasoningDetail, ToolCallShape
+from rivermouth.dialects.openai_chat.opaque import Placed, client_reasoning, in_order
+from rivermouth.dialects.openai_chat.shapes import ContentPart, MessageShape, ToolCallShape
 from rivermouth.dialects.openai_chat.tables import ROLES_IN
 from rivermouth.ir.errors import invalid
 from rivermouth.ir.request import (
@@ -57,7 +58,7 @@ def parse_messages(wire: list[MessageShape]) -> Talk:
         _close_results(talk, results)
         parts = _content(shape, role, at)
         if role is Role.ASSISTANT:
-            parts = (*_reasoning(shape), *parts, *_calls(shape, at, functions))
+            parts = in_order(_reasoning(shape), parts, _calls(shape, at, functions))
         talk.append(Message(role, parts, shape.name))
     _close_results(talk, results)
     return Talk(*instructions(talk))
@@ -165,27 +166,10 @@ def _part(part: ContentPart, role: Role, at: str) -> Part:
 # -- what an assistant said -------------------------------------------------------------------------------------------
 
 
-def _reasoning(shape: MessageShape) -> tuple[Reasoning, ...]:
-    """Both spellings are one text; details that hold all of it are read instead: they keep blocks and signatures."""
-    details = shape.reasoning_details or []
+def _reasoning(shape: MessageShape) -> list[Placed]:
+    """Both spellings are one text, which the details may say once more."""
     text = shape.reasoning_content or (shape.reasoning if isinstance(shape.reasoning, str) else "")
-    blocks = [d for d in details if not d.data]
-    if details and (not text or text == "".join(_words(d) for d in blocks)):
-        return tuple(_block(d) for d in details if d.data or d.signature or _words(d))
-    signatures = [d.signature for d in blocks if d.signature]
-    signature = signatures[0] if len(signatures) == 1 else None
-    spoken = (Reasoning(text, signature),) if text else ()
-    return (*spoken, *(_block(d) for d in details if d.data))
-
-
-def _words(detail: ReasoningDetail) -> str:
-    return detail.text or detail.summary or ""
-
-
-def _block(detail: ReasoningDetail) -> Reasoning:
-    if detail.data:
-        return Reasoning("", detail.data, redacted=True)
-    return Reasoning(_words(detail), detail.signature)
+    return client_reasoning(text, shape.reasoning_details or ())
 
 
 def _calls(shape: MessageShape, at: str, functions: dict[str, str]) -> list[ToolCall]:

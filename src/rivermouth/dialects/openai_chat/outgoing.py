@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
+from rivermouth.dialects.openai_chat.opaque import own_detail
 from rivermouth.ir.errors import invalid
 from rivermouth.ir.request import (
     Audio,
@@ -24,9 +25,9 @@ from rivermouth.ir.request import (
     ToolCall,
     ToolResult,
 )
+from rivermouth.ir.turns import ERROR, LOST, paired, told
 
-NO_RESULT: Final = "(no result)"
-ERROR_PREFIX: Final = "Error: "
+SEE_NEXT: Final = "(the result is in the next message)"
 
 Wire = dict[str, Any]
 
@@ -36,29 +37,17 @@ def write_messages(request: Request, losses: list[str]) -> list[Wire]:
     wire: list[Wire] = []
     if request.system:
         wire.append({"role": "system", "content": "\n\n".join(t.text for t in request.system)})
-    waiting: dict[str, None] = {}  # calls that are not answered yet, in their order
-    media: list[Wire] = []  # what the results of this turn hold and tool messages cannot
-    for message in request.messages:
+    talk = paired(request.messages)
+    if talk.lost:
+        losses.append(LOST)
+    for message in talk.messages:
         if message.role is Role.TOOL:
-            _tool_messages(message, waiting, media, wire, losses)
-            continue
-        _settle(waiting, media, wire)
-        if message.role is Role.ASSISTANT:
+            _results(message, wire)
+        elif message.role is Role.ASSISTANT:
             wire.append(_assistant(message, losses))
-            waiting = {p.id: None for p in message.parts if isinstance(p, ToolCall)}
         else:
             wire.append(_said(message))
-    _settle(waiting, media, wire)
     return wire
-
-
-def _settle(waiting: dict[str, None], media: list[Wire], wire: list[Wire]) -> None:
-    """Before the next turn: answer what was never answered, then show what the results hold."""
-    wire.extend({"role": "tool", "tool_call_id": identity, "content": NO_RESULT} for identity in waiting)
-    waiting.clear()
-    if media:
-        wire.append({"role": "user", "content": list(media)})
-        media.clear()
 
 
 def _said(message: Message) -> Wire:
@@ -72,7 +61,8 @@ def _said(message: Message) -> Wire:
 def _assistant(message: Message, losses: list[str]) -> Wire:
     thoughts = [p for p in message.parts if isinstance(p, Reasoning)]
     calls = [p for p in message.parts if isinstance(p, ToolCall)]
-    if any(p.redacted for p in thoughts):
+    details = [own_detail(p) for p in thoughts]
+    if any(p.redacted and own is None for p, own in zip(thoughts, details, strict=True)):
         losses.append("messages.reasoning")
     if any(isinstance(p, Image | File | Audio) for p in message.parts):
         losses.append("messages.image")
@@ -86,35 +76,46 @@ def _assistant(message: Message, losses: list[str]) -> Wire:
     thought = "".join(p.text for p in thoughts if not p.redacted)
     if thought:
         wire["reasoning_content"] = thought
+    if any(details):
+        wire["reasoning_details"] = _details(thoughts)
     if calls:
         wire["tool_calls"] = [_call(call) for call in calls]
     return wire
+
+
+def _details(thoughts: Sequence[Reasoning]) -> list[Wire]:
+    """What this upstream's own model thought, block by block, with its signatures; the rest is text."""
+    entries: list[Wire] = []
+    for thought in thoughts:
+        detail = own_detail(thought)
+        if detail is None and thought.text:
+            detail = {"type": "reasoning.text", "text": thought.text}
+        if detail is not None:
+            entries.append({**detail, "index": len(entries)})
+    return entries
 
 
 def _call(call: ToolCall) -> Wire:
     return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments or "{}"}}
 
 
-def _tool_messages(
-    message: Message, waiting: dict[str, None], media: list[Wire], wire: list[Wire], losses: list[str]
-) -> None:
-    """One tool message for each result, in the order they came; paired by id, never by position."""
+def _results(message: Message, wire: list[Wire]) -> None:
+    """A tool message for each result, then what these cannot hold, as the user would show it."""
+    media: list[Wire] = []
     for result in message.parts:
         if not isinstance(result, ToolResult):
             continue
-        if result.id not in waiting:
-            losses.append("messages.tool_result")
-            continue
-        del waiting[result.id]
-        text = "\n".join(words for p in result.content if (words := _words(p)))
-        shown = [p for p in result.content if not _words(p) and not isinstance(p, Text)]
-        if not text and shown:
-            text = "(the result is in the next message)"
-        prefix = ERROR_PREFIX if result.is_error else ""
-        wire.append({"role": "tool", "tool_call_id": result.id, "content": prefix + text})
+        content = told(result)
+        text = "\n".join(words for p in content if (words := _words(p)))
+        shown = [p for p in content if not _words(p) and not isinstance(p, Text)]
+        if shown and not text.removeprefix(ERROR):
+            text += SEE_NEXT
+        wire.append({"role": "tool", "tool_call_id": result.id, "content": text})
         if shown:
             media.append({"type": "text", "text": f"What the tool call {result.id} gave:"})
             media.extend(_entries(shown))
+    if media:
+        wire.append({"role": "user", "content": media})
 
 
 def _words(part: Text | Image | File) -> str:

@@ -13,12 +13,13 @@ from rivermouth.dialects.openai_chat.encoder import (
     reasoning_detail,
     uses_functions,
 )
+from rivermouth.dialects.openai_chat.opaque import Thought
 from rivermouth.dialects.openai_chat.shapes import Chunk
 from rivermouth.ir.errors import ApiError, Kind
 from rivermouth.ir.events import PartKind
 from rivermouth.ir.fold import fold
-from rivermouth.ir.reply import Choice, Reply
-from rivermouth.ir.request import File, Image, Reasoning, Refusal, ToolCall
+from rivermouth.ir.reply import Choice, Reply, ReplyPart
+from rivermouth.ir.request import File, Image, Reasoning, Refusal, Text, ToolCall
 from rivermouth.vendors.openai import free_form
 from rivermouth.vendors.openai.usage import write_usage
 from rivermouth.wire import json
@@ -74,9 +75,7 @@ def _message(choice: Choice, calls: list[ToolCall], custom: frozenset[str], *, l
     if thought:
         message["reasoning_content"] = thought
     if any(p.signature is not None for p in thoughts):
-        message["reasoning_details"] = [
-            reasoning_detail(i, p.signature, redacted=p.redacted, text=p.text) for i, p in enumerate(thoughts)
-        ]
+        message["reasoning_details"] = _details(parts)
     for kind, shape, member in ((PartKind.IMAGE, Image, "images"), (PartKind.FILE, File, "files")):
         media = [p for p in parts if isinstance(p, shape)]
         if media:
@@ -86,6 +85,23 @@ def _message(choice: Choice, calls: list[ToolCall], custom: frozenset[str], *, l
     elif calls:
         message["tool_calls"] = [_call(c, custom) for c in calls]
     return message
+
+
+def _details(parts: tuple[ReplyPart, ...]) -> list[dict[str, Any]]:
+    """A detail for each reasoning part, its signature sealed as the stream's would be."""
+    details: list[dict[str, Any]] = []
+    start, calls, said = 0, 0, False
+    for part in parts:
+        calls += isinstance(part, ToolCall)
+        said |= isinstance(part, Text)
+        if isinstance(part, Reasoning):
+            thought = Thought(start, calls, said=said)
+            thought.add(part.text)
+            start = thought.end
+            signature = part.signature
+            sealed = None if signature is None else thought.sealed(signature, redacted=part.redacted)
+            details.append(reasoning_detail(len(details), sealed, redacted=part.redacted, text=part.text))
+    return details
 
 
 def _call(call: ToolCall, custom: frozenset[str]) -> dict[str, Any]:

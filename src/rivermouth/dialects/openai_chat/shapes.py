@@ -72,6 +72,8 @@ class ReasoningDetail(msgspec.Struct, frozen=True):
     summary: str | None = None
     signature: str | None = None
     data: str | None = None
+    id: str | None = None
+    format: str | None = None
 
 
 class MessageShape(msgspec.Struct, frozen=True):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from rivermouth.dialects.dialect import Outgoing
-from rivermouth.dialects.openai_responses.opaque import MINTED, from_wire, minted, native
+from rivermouth.dialects.openai_responses.opaque import from_wire, native
 from rivermouth.dialects.openai_responses.outgoing import write_input
 from rivermouth.dialects.openai_responses.tables import (
     ENCRYPTED,
@@ -21,6 +21,7 @@ from rivermouth.dialects.openai_responses.tables import (
 )
 from rivermouth.dialects.openai_responses.tools import write_tools
 from rivermouth.ir.errors import WireError, invalid
+from rivermouth.ir.opaque import holds_sealed, sealed
 from rivermouth.ir.request import (
     Format,
     Original,
@@ -31,6 +32,7 @@ from rivermouth.ir.request import (
     check_translatable,
 )
 from rivermouth.vendors.openai.efforts import write_effort
+from rivermouth.vendors.output_caps import clamped
 from rivermouth.wire import json
 
 _PLAIN_SAMPLING: Final = tuple(name for name in SAMPLING if name != "logprobs")
@@ -54,7 +56,7 @@ def build_request(request: Request, model: str) -> Outgoing:
     if request.system:
         fields["instructions"] = "\n\n".join(t.text for t in request.system)
     fields["input"] = write_input(request, losses)
-    fields |= _limits(request, losses) | write_tools(request)
+    fields |= _limits(request, model, losses) | write_tools(request)
     fields |= _thinking(request.thinking, losses) | _format(request.response_format)
     if request.user is not None:
         fields["user"] = request.user
@@ -75,7 +77,7 @@ def _as_it_came(original: Original, request: Request, model: str) -> Outgoing:
     fields["include"] = _included(fields.get("include"))
     if ("stream" in fields and bytes(fields["stream"]) == b"true") is not request.stream:
         fields["stream"] = json.raw(request.stream)
-    if bytes(fields.get("input", b""))[:1] == b"[" and MINTED.encode() in bytes(fields["input"]):
+    if bytes(fields.get("input", b""))[:1] == b"[" and holds_sealed(bytes(fields["input"])):
         items, dropped = _unwrapped(fields["input"])
         fields["input"] = json.raw(items)
         losses = ("messages.reasoning",) if dropped else ()
@@ -97,7 +99,7 @@ def _unwrapped(raw: json.Raw) -> tuple[list[Any], bool]:
     dropped = False
     for item in json.decode_as(_items, raw):
         encrypted = item.get("encrypted_content") if isinstance(item, dict) else None
-        if not isinstance(encrypted, str) or not minted(encrypted):
+        if not isinstance(encrypted, str) or not sealed(encrypted):
             kept.append(item)
             continue
         signed = from_wire(None, encrypted, silent=True)
@@ -108,11 +110,12 @@ def _unwrapped(raw: json.Raw) -> tuple[list[Any], bool]:
     return kept, dropped
 
 
-def _limits(request: Request, losses: list[str]) -> dict[str, Any]:
+def _limits(request: Request, model: str, losses: list[str]) -> dict[str, Any]:
     sampling = request.sampling
     fields = {name: value for name in _PLAIN_SAMPLING if (value := getattr(sampling, name)) is not None}
     if request.max_tokens is not None:
-        fields["max_output_tokens"] = request.max_tokens
+        fields["max_output_tokens"] = room = clamped(request.max_tokens, model)
+        losses += ["max_tokens"] if room != request.max_tokens else []
     losses += [name for name in _LOST_SAMPLING if getattr(sampling, name) is not None]
     losses += ["stop"] if request.stop else []
     losses += request.local.wishes()

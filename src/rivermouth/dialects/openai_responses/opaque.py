@@ -1,24 +1,20 @@
 """Encrypted reasoning: strings that travel through a client unread and prove a thought to the model that had it.
 
-On this wire a thought is an item with an id and `encrypted_content`; its maker wants both back.  Another vendor's
-signature is wrapped for the client, restored when it returns, and kept from this vendor's models, which refuse it:
+On this wire a thought is an item with an id and `encrypted_content`; its maker wants both back.  Any signature is
+sealed for the client (`ir.opaque`), opened when it returns, and kept from this vendor's models unless they made it:
 
     neutral                      on this wire: id, encrypted_content
-    "openai:rs_1:gAAA.."         rs_1, gAAA..                       made by an upstream of this dialect and passed on
-    any, in an item of ours      ours, "rivermouth.1.<base64url>"   redacted ones "rivermouth.1r.<base64url>"
-
-A blob of the vendor's is base64 and never has the dot of ours.
+    "openai:rs_1:gAAA.."         rs_1, gAAA..                      made by an upstream of this dialect and passed on
+    any, in an item of ours      ours, the envelope
 """
 
 from __future__ import annotations
 
-from base64 import urlsafe_b64decode, urlsafe_b64encode
 from typing import Final, NamedTuple
 
+from rivermouth.ir import opaque
+
 NATIVE: Final = "openai:"
-MINTED: Final = "rivermouth.1"
-_PLAIN: Final = MINTED + "."
-_REDACTED: Final = MINTED + "r."
 
 
 class Native(NamedTuple):
@@ -37,8 +33,7 @@ class Signed(NamedTuple):
 
 def to_client(signature: str, *, redacted: bool = False) -> str:
     """The `encrypted_content` of an item of ours."""
-    spelled = urlsafe_b64encode(signature.encode("utf-8", "surrogatepass")).decode().rstrip("=")
-    return (_REDACTED if redacted else _PLAIN) + spelled
+    return opaque.seal(signature, redacted=redacted)
 
 
 def from_wire(identity: str | None, encrypted: str | None, *, silent: bool) -> Signed | None:
@@ -48,12 +43,10 @@ def from_wire(identity: str | None, encrypted: str | None, *, silent: bool) -> S
     """
     if not encrypted:
         return None
-    if minted(encrypted):
-        mark, _, spelled = encrypted.rpartition(".")
-        signature = _read(spelled)
-        if signature is not None:
-            return Signed(signature, mark + "." == _REDACTED) if signature else None
-    return Signed(f"{NATIVE}{identity or ''}:{encrypted}", silent)
+    found = opaque.opened(encrypted)
+    if found is None:
+        return Signed(f"{NATIVE}{identity or ''}:{encrypted}", silent)
+    return Signed(found.signature, found.redacted) if found.signature is not None else None
 
 
 def native(signature: str | None) -> Native | None:
@@ -62,15 +55,3 @@ def native(signature: str | None) -> Native | None:
         return None
     identity, found, encrypted = signature[len(NATIVE) :].partition(":")
     return Native(identity, encrypted) if found and encrypted else None
-
-
-def minted(encrypted: str) -> bool:
-    """True for a signature that was wrapped here."""
-    return encrypted.startswith((_PLAIN, _REDACTED))
-
-
-def _read(spelled: str) -> str | None:
-    try:
-        return urlsafe_b64decode(spelled + "=" * (-len(spelled) % 4)).decode("utf-8", "surrogatepass")
-    except ValueError:
-        return None

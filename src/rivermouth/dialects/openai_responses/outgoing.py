@@ -24,10 +24,9 @@ from rivermouth.ir.request import (
     ToolCall,
     ToolResult,
 )
+from rivermouth.ir.turns import LOST, paired, told
 from rivermouth.vendors.openai import free_form
 
-NO_RESULT: Final = "(no result)"
-ERROR_PREFIX: Final = "Error: "
 ANY_IMAGE: Final = "image/*"
 
 Wire = dict[str, Any]
@@ -36,48 +35,36 @@ Wire = dict[str, Any]
 def write_input(request: Request, losses: list[str]) -> list[Wire]:
     """The whole talk; what could not be said is added to `losses`."""
     writing = _Writing({t.name for t in request.tools if t.free_form is not None}, losses)
-    for message in request.messages:
+    talk = paired(request.messages)
+    losses += [LOST] if talk.lost else []
+    for message in talk.messages:
         writing.add(message)
-    writing.settle()
     return writing.items
 
 
 class _Writing:
-    """The talk as far as it was written; `waiting`: the calls that are not answered yet, and the type of each."""
+    """The talk as far as it was written; `_called`: the type of each call of the last turn, whose results come next."""
 
     def __init__(self, free_forms: set[str], losses: list[str]) -> None:
         self.items: list[Wire] = []
         self._free_forms = free_forms
         self._losses = losses
-        self._waiting: dict[str, str] = {}
+        self._called: list[str] = []
 
     def add(self, message: Message) -> None:
         if message.name is not None:
             self._losses.append("message.name")
         if message.role is Role.TOOL:
             self._results(message.parts)
-            return
-        self.settle()
-        if message.role is Role.ASSISTANT:
+        elif message.role is Role.ASSISTANT:
+            self._called = []
             self._assistant(message.parts)
         else:
             self.items.append({"role": message.role.value, "content": _content(message.parts)})
 
-    def settle(self) -> None:
-        """Before the next turn: answer what was never answered."""
-        self.items += [_output(kind, identity, NO_RESULT) for identity, kind in self._waiting.items()]
-        self._waiting = {}
-
     def _results(self, parts: Iterable[Part]) -> None:
-        """Paired by id, never by position."""
-        for result in parts:
-            if not isinstance(result, ToolResult):
-                continue
-            kind = self._waiting.pop(result.id, None)
-            if kind is None:
-                self._losses.append("messages.tool_result")
-            else:
-                self.items.append(_output(kind, result.id, _given(result)))
+        results = [part for part in parts if isinstance(part, ToolResult)]
+        self.items += [_output(kind, r.id, _given(r)) for kind, r in zip(self._called, results, strict=True)]
 
     def _assistant(self, parts: Iterable[Part]) -> None:
         said: list[Text | Refusal] = []
@@ -121,9 +108,10 @@ class _Writing:
         self.items += thoughts
         thoughts.clear()
         free = call.name in self._free_forms
-        self._waiting[call.id] = "custom_tool_call" if free else "function_call"
+        kind = "custom_tool_call" if free else "function_call"
+        self._called.append(kind)
         body = {"input": free_form.unwrap(call.arguments)} if free else {"arguments": call.arguments or "{}"}
-        self.items.append({"type": self._waiting[call.id], "call_id": call.id, "name": call.name, **body})
+        self.items.append({"type": kind, "call_id": call.id, "name": call.name, **body})
 
 
 def _output(kind: str, identity: str, output: Any) -> Wire:
@@ -132,11 +120,10 @@ def _output(kind: str, identity: str, output: Any) -> Wire:
 
 def _given(result: ToolResult) -> str | list[Wire]:
     """A string where a string will do."""
-    prefix = ERROR_PREFIX if result.is_error else ""
-    if all(isinstance(p, Text) for p in result.content):
-        return prefix + "\n".join(p.text for p in result.content if isinstance(p, Text))
-    said = [{"type": "input_text", "text": prefix.rstrip()}] if prefix else []
-    return [*said, *(_entry(part) for part in result.content)]
+    content = told(result)
+    if all(isinstance(p, Text) for p in content):
+        return "\n".join(p.text for p in content if isinstance(p, Text))
+    return [_entry(part) for part in content]
 
 
 def _content(parts: Iterable[Part]) -> str | list[Wire]:

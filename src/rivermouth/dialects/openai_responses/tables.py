@@ -93,6 +93,7 @@ LOSSES: Final = frozenset(
         "context_tokens",
         "raw",
         "message.name",
+        "max_tokens",
         "messages.image",
         "messages.reasoning",
         "messages.tool_result",

@@ -18,6 +18,7 @@ from rivermouth.dialects.tgi.tables import DEFAULT_MODEL, NAME
 from rivermouth.ir.errors import ApiError, WireError, invalid
 from rivermouth.ir.events import Error, Event
 from rivermouth.ir.names import loss_names
+from rivermouth.ir.opaque import holds_sealed
 from rivermouth.ir.reply import Reply
 from rivermouth.ir.request import Original, Request
 from rivermouth.wire import json, sse
@@ -110,6 +111,9 @@ def _grammar(form: dict[str, Any]) -> json.Raw:
 def repeat_chat(fields: dict[str, json.Raw], request: Request, model: str) -> Outgoing:
     """A body of this protocol as it came; usage is asked for, since every call is counted."""
     again = {**fields, "model": json.raw(model)}
+    if "messages" in again and holds_sealed(bytes(again["messages"])):  # what only travels is its owner's to take out
+        theirs = msgspec.structs.replace(request, original=Original(OPENAI.name, fields))
+        again["messages"] = json.fields(OPENAI.build_request(theirs, model).body)["messages"]
     if request.stream:
         again |= {"stream": json.raw(value=True), "stream_options": json.raw({"include_usage": True})}
     else:

@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rivermouth.wire.arguments import as_object, to_object
+
+
+@given(st.one_of(st.text(), st.recursive(st.none() | st.integers() | st.text(), st.lists).map(json.dumps)))
+def test_arguments_are_always_an_object_on_one_line(text: str) -> None:
+    data = to_object(text)
+    assert isinstance(json.loads(data), dict)
+    assert len(data.decode().splitlines()) == 1
+
+
+@pytest.mark.fault("F20")
+@pytest.mark.parametrize(
+    ("text", "written", "is_object"),
+    [
+        ("", b"{}", True),
+        (" \n", b"{}", True),
+        ("null", b"{}", True),
+        ('{"n": 1.0, "big": 12345678901234567890123}', b'{"n":1.0,"big":12345678901234567890123}', True),
+        ('{\n "a": 1}', b'{"a":1}', True),
+        ('{"q": ', b'{"input":"{\\"q\\": "}', False),
+        ("[1]", b'{"input":[1]}', False),
+        ('"rain"', b'{"input":"rain"}', False),
+        ("rain", b'{"input":"rain"}', False),
+        ('{"a":"\ud800"}', b'{"a":"?"}', False),
+    ],
+)
+def test_what_is_no_object_is_wrapped(text: str, written: bytes, is_object: bool) -> None:
+    assert to_object(text) == written
+    assert (as_object(text) is not None) is is_object
