@@ -56,7 +56,7 @@ def faults_of(agent: Agent, case: Case, seen: Outcome) -> list[str]:
     want("that it says an error", complains, bool(seen.heard.errors))
     want("requests of the task", posts, len(of_the_task))
     want("requests beside it", agent.asides, asides)
-    want("answers that were spoilt", int(case.fault.kind is not Kind.NONE), sum(post.struck for post in seen.posts))
+    want("answers that were struck", int(case.fault.kind is not Kind.NONE), sum(post.struck for post in seen.posts))
     want("what a vendor would refuse", [], [problem for post in seen.posts for problem in post.seen.problems])
     want(
         "calls that the model did not make",
@@ -78,6 +78,7 @@ def said(agent: Agent, case: Case, word: str) -> str:
         return "".join(texts)
     at = 0 if case.fault.step == 0 else 1
     beginning = {
+        Tag.OPEN: "",
         Tag.THOUGHTS: "",
         Tag.TEXT: texts[at][: PIECE_CHARS * case.fault.times],
         Tag.CALL: texts[at],

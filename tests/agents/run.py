@@ -17,7 +17,7 @@ from rivermouth.store.datadir import DataDir
 from rivermouth.store.port import CallFilter, Status
 from rivermouth.store.sqlite import SqliteCallStore
 from tests.agents.agents import Agent, Place
-from tests.agents.cases import Case, Rescue
+from tests.agents.cases import HOLD_S, Case, Rescue
 from tests.agents.fence import Fence
 from tests.agents.judge import Outcome
 from tests.agents.task import COPY_FILE, WORD_FILE
@@ -50,6 +50,7 @@ def server(
     """A real server between.  names: the model of each of its runs, and that run's upstream."""
     retries = 0 if rescue is Rescue.NONE else 2
     config = f"[resilience]\nretries = {retries}\n[timeouts]\nfirst_token_s = {CLOCK_S}\nidle_s = {CLOCK_S}\n"
+    config += f"hold_s = {HOLD_S}\n" if rescue is Rescue.SHOWN else ""
     endpoints = ("first", "second") if rescue is Rescue.SPARE else ("first",)
     for upstream, fake in upstreams.items():
         for each in endpoints:

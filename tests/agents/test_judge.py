@@ -33,7 +33,7 @@ def good(agent: Agent, case: Case) -> Outcome:
     """A run in which all is as it has to be."""
     way = agent.way(case.fault.tag) if case.breaks else None
     steps = [*range(case.fault.step + 1), *range(case.fault.step, LAST + 1)]
-    if case.fault.kind is Kind.NONE:
+    if not case.fault.spoils:
         steps = list(range(LAST + 1))
     if way is Way.TOLD:
         steps = list(range(case.fault.step + 1))
@@ -66,7 +66,7 @@ WRONG: dict[str, dict[str, Any]] = {
     "that it says an error": {"heard": Heard((WORKS, conclusion(WORD)), ("oops",))},
     "requests of the task": {"posts": (post(0), post(1), post(2), post(2)), "attempts": 4},
     "requests beside it": {"posts": (Post(Seen(), True, False), post(0), post(1), post(2)), "attempts": 4},
-    "answers that were spoilt": {"posts": (post(0, struck=True), post(1), post(2))},
+    "answers that were struck": {"posts": (post(0, struck=True), post(1), post(2))},
     "what a vendor would refuse": {
         "posts": (post(0), post(1), Post(Seen(frozenset({"bash"}), PROMPT, problems=("x",)), True, False))
     },
@@ -106,7 +106,7 @@ def test_the_cases_are_those_that_were_asked_for() -> None:
     kinds = {(case.fault.kind, case.breaks, case.told) for case in CASES}
     before = {(kind, False, told) for kind in (Kind.OVERLOADED, Kind.STALL) for told in (True, False)}
     assert kinds >= {*before, (Kind.CUT, True, True), (Kind.NONE, False, False)}
-    assert {case.fault.tag for case in CASES if case.breaks} == {Tag.THOUGHTS, Tag.TEXT, Tag.CALL}
+    assert {case.fault.tag for case in CASES if case.breaks} == set(Tag) - {Tag.END}
     assert {case.rescue for case in CASES} == set(Rescue)
 
 

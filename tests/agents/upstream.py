@@ -6,6 +6,7 @@ by run; the model's name says which run a request belongs to.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable
 from contextlib import suppress
@@ -14,7 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from tests.agents import anthropic_wire, openai_wire
-from tests.agents.cases import RETRY_AFTER_S, Fault, Kind
+from tests.agents.cases import RETRY_AFTER_S, SLOW_S, Fault, Kind
 from tests.agents.stream import Piece, through
 from tests.agents.task import Move, Seen, next_move, of_the_task, step
 from tests.fakes import JSON, SSE, Asked, FakeUpstream
@@ -55,7 +56,7 @@ WIRES: Final = {
 
 
 class Post(msgspec.Struct, frozen=True):
-    """One request that came.  struck: its answer was spoilt."""
+    """One request that came.  struck: the fault came with its answer."""
 
     seen: Seen
     streams: bool
@@ -140,11 +141,16 @@ class TaskUpstream:
             await _send(asked, pieces)
             await asked.end()
             return
-        await _send(asked, through(pieces, run.fault.tag, run.fault.times))
+        begun = through(pieces, run.fault.tag, run.fault.times)
+        await _send(asked, begun)
         if kind is Kind.CUT:
             asked.cut()
-        else:
+        elif kind is Kind.STALL:
             await asked.gone()
+        else:
+            await asyncio.sleep(SLOW_S)
+            await _send(asked, pieces[len(begun) :])
+            await asked.end()
 
 
 async def _send(asked: Asked, pieces: list[Piece]) -> None:
