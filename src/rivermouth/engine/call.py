@@ -68,6 +68,25 @@ class NotRecorded(Exception):
         self.error = error
 
 
+class Prompt:
+    """How many tokens a request has for its model to read, as counted here: once, when somebody asks."""
+
+    __slots__ = ("_request", "_tokens")
+
+    def __init__(self, request: Request | EmbedRequest) -> None:
+        self._request = request
+        self._tokens: int | None = None
+
+    def __call__(self) -> int:
+        if self._tokens is None:
+            request = self._request
+            if isinstance(request, Request):
+                self._tokens = estimate_prompt(request)
+            else:
+                self._tokens = sum(estimate_tokens(len(text)) for text in request.input)
+        return self._tokens
+
+
 class Call:
     """One call from its parsed request to its record: who asks, in which dialect, and how it stands.
 
@@ -98,6 +117,7 @@ class Call:
         "output",
         "plan",
         "policies",
+        "prompt_tokens",
         "request",
         "reservation",
         "route",
@@ -130,7 +150,7 @@ class Call:
         self.dialect = dialect
         self.surface = surface
         self.route = route
-        self.request = request
+        self.ask(request)
         self.plan = plan
         self.policies = policies
         self.limits = limits
@@ -154,11 +174,10 @@ class Call:
         """The id in every header, frame and record of this call."""
         return self.ledger.opened.id
 
-    def prompt_tokens(self) -> int:
-        """Tokens of the prompt, as counted here."""
-        if isinstance(self.request, Request):
-            return estimate_prompt(self.request)
-        return sum(estimate_tokens(len(text)) for text in self.request.input)
+    def ask(self, request: Request | EmbedRequest) -> None:
+        """What is asked from now on."""
+        self.request = request
+        self.prompt_tokens = Prompt(request)
 
     @property
     def streams(self) -> bool:
@@ -175,7 +194,7 @@ class Call:
             surface=self.surface,
             kind=self.route.kind,
             request=request,
-            input_estimate=estimate_prompt(request) if request is not None else 0,
+            input_estimate=self.prompt_tokens() if request is not None else 0,
         )
 
     def head(self) -> Head:

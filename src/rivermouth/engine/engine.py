@@ -186,7 +186,7 @@ class Engine:
                     raise _for_the_client(call, error) from None
                 shorter = call.shorten(error) if call.shorten is not None else None
                 if shorter is not None:
-                    call.request = shorter
+                    call.ask(shorter)
                     continue
                 failed.append(Failed(step.candidate, error))
             else:
@@ -200,7 +200,7 @@ class Engine:
             with call.interrupt:
                 plan = await self._catalog.plan(call.request.model)
         try:
-            selection = self.select(plan, call.policies, lambda: needs(call.request))
+            selection = self.select(plan, call.policies, lambda: needs(call.request, call.prompt_tokens))
             if self._gate is not None and self._gate.active:
                 call.ledger.decided(selection.verdicts)
                 call.reservation = self._gate.admit(call, selection)

@@ -19,14 +19,14 @@ from rivermouth.engine.call import Call
 from rivermouth.engine.engine import Engine
 from rivermouth.engine.interrupt import By
 from rivermouth.http.body import ClientLeft, Receive, read_body
-from rivermouth.http.disconnect import Watched
+from rivermouth.http.disconnect import Leave, Watched
 from rivermouth.http.envelope import CODES
 from rivermouth.http.headers import JSON, Header, client_request_id, get, identity, trace_context
 from rivermouth.http.keys import ANYBODY, Caller, Keys
 from rivermouth.http.lifecycle import Lifecycle
 from rivermouth.http.models import Models
 from rivermouth.http.origins import Origins
-from rivermouth.http.protocol import HANG_UP, WRITE
+from rivermouth.http.protocol import ANSWER, HANG_UP, LEAVE, WRITE
 from rivermouth.http.routes import Match, NoRoute, Routes
 from rivermouth.http.sink import AsgiSink, Send
 from rivermouth.ir.errors import ApiError, Kind, WireError, invalid
@@ -46,10 +46,29 @@ T = TypeVar("T")
 class Exchange:
     """One request on its way: where it belongs, what it carries, and where its answer goes."""
 
-    __slots__ = ("body", "call_id", "caller", "client_id", "headers", "match", "now_ns", "query", "receive", "sink")
+    __slots__ = (
+        "body",
+        "call_id",
+        "caller",
+        "client_id",
+        "headers",
+        "leave",
+        "match",
+        "now_ns",
+        "query",
+        "receive",
+        "sink",
+    )
 
     def __init__(
-        self, match: Match, call_id: str, now_ns: int, headers: list[Header], query: bytes, receive: Receive
+        self,
+        match: Match,
+        call_id: str,
+        now_ns: int,
+        headers: list[Header],
+        query: bytes,
+        receive: Receive,
+        leave: Leave | None,
     ) -> None:
         self.match = match
         self.query = query
@@ -57,6 +76,7 @@ class Exchange:
         self.now_ns = now_ns
         self.headers = headers
         self.receive = receive
+        self.leave = leave
         self.client_id = client_request_id(headers)
         self.caller = ANYBODY
         self.body = b""
@@ -73,6 +93,10 @@ class Exchange:
 
     async def json(self, body: bytes, status: int = 200) -> None:
         await self.sink.answer(status, body, [JSON])
+
+    def watched(self, call: Call) -> Watched:
+        """While inside, the call is cancelled when its client leaves."""
+        return Watched(self.receive, lambda: call.interrupt.cancel(By.CLIENT), self.leave)
 
 
 class DataPlane:
@@ -128,7 +152,7 @@ class DataPlane:
         surface = found.surface if isinstance(found, Match) else None
         extensions = scope.get("extensions", {})
         hang_up, write = extensions.get(HANG_UP, _stay), extensions.get(WRITE, _cannot)
-        sink = AsgiSink(send, found.dialect, surface, call_id, common, hang_up, write)
+        sink = AsgiSink(send, found.dialect, surface, call_id, common, hang_up, write, extensions.get(ANSWER))
         if verdict.preflight:
             await sink.answer(204, b"", [])
             return
@@ -140,7 +164,8 @@ class DataPlane:
             if isinstance(found, NoRoute):
                 common += [(b"allow", ", ".join(found.allowed).encode())] if found.allowed else []
                 raise _no_route(found, method, path, self.routes.bases)
-            exchange = Exchange(found, call_id, self._clock_ns(), headers, scope["query_string"], receive)
+            now_ns, leave = self._clock_ns(), extensions.get(LEAVE)
+            exchange = Exchange(found, call_id, now_ns, headers, scope["query_string"], receive, leave)
             exchange.sink, exchange.caller = sink, caller
             await self._serve(exchange)
         except ClientLeft:
@@ -216,7 +241,7 @@ class DataPlane:
             return
         call = self._call(exchange, request)
         self._tell_limits(exchange, call)
-        with Watched(exchange.receive, lambda: call.interrupt.cancel(By.CLIENT)):
+        with exchange.watched(call):
             await self._engine.generate(call, exchange.sink)
 
     async def _embed(self, exchange: Exchange) -> None:
@@ -226,7 +251,7 @@ class DataPlane:
         request = await _read(match.dialect.parse_embed, match, exchange.body)
         call = self._call(exchange, request)
         self._tell_limits(exchange, call)
-        with Watched(exchange.receive, lambda: call.interrupt.cancel(By.CLIENT)):
+        with exchange.watched(call):
             await self._engine.embed(call, exchange.sink)
 
     def _tell_limits(self, exchange: Exchange, call: Call) -> None:

@@ -139,11 +139,12 @@ class Book:
         account.known = True
 
     def _own(self, rows: Iterable[R]) -> Iterable[R]:
-        return (row for row in rows if row.currency == self.budget.currency and concerns(self.subject, row))
+        return (row for row in rows if row.currency == self.budget.currency and self.subject in subjects_of(row))
 
 
-def concerns(subject: Subject, row: SpentRow | CallRecord) -> bool:
-    """The call is one of the subject's."""
-    if subject.kind == "key":
-        return row.key_name == subject.name
-    return row.policy_id is not None and subject.name in row.policy_id.split("+")
+def subjects_of(row: SpentRow | CallRecord) -> list[tuple[str, str]]:
+    """Whose the call was: of a key, and of every policy under which it was made."""
+    found = [("key", row.key_name)] if row.key_name is not None else []
+    if row.policy_id is not None:
+        found += [("policy", name) for name in row.policy_id.split("+")]
+    return found

@@ -20,7 +20,7 @@ from rivermouth.engine.call import Call
 from rivermouth.engine.gate import Reservation
 from rivermouth.ir.allowance import Allowance
 from rivermouth.ir.errors import ApiError, Kind
-from rivermouth.platform.budgets import LATE_NS, Book, Hold, concerns
+from rivermouth.platform.budgets import LATE_NS, Book, Hold, subjects_of
 from rivermouth.platform.estimate import Estimate, estimate
 from rivermouth.platform.meters import Meter, Pledge
 from rivermouth.platform.periods import Period
@@ -78,15 +78,15 @@ class PlatformGate:
         self._terms = Terms()
         self._server = Meter(SERVER)
         self._meters: dict[str, Meter] = {}
-        self._books: dict[Subject, Book] = {}
+        self._books: dict[tuple[str, str], Book] = {}
         self.active = False
 
     # what the engine asks
 
     def admit(self, call: Call, selection: Selection) -> Reservation:
         opened, terms, now_s = call.ledger.opened, self._terms, self._now_s()
-        books = list(self._books_of(opened.key_name, selection.candidates))
-        meters = list(self._meters_of(opened.key_name))
+        books = self._books_of(opened.key_name, selection.candidates)
+        meters = self._meters_of(opened.key_name)
         try:
             guess = estimate(call.request, terms.expected_output_tokens)
             if books:
@@ -105,8 +105,9 @@ class PlatformGate:
                 call.allowance = own.allowance(limits, now_s)
 
     def settle(self, reservation: Reservation | None, final: CallRecord) -> None:
-        for book in self._books.values():
-            if concerns(book.subject, final):
+        for subject in subjects_of(final):
+            book = self._books.get(subject)
+            if book is not None:
                 book.spend(final)
         if reservation is None:
             return
@@ -166,20 +167,24 @@ class PlatformGate:
         book.budget = budget
         return book
 
-    def _meters_of(self, key: str | None) -> Iterator[tuple[RateLimits, Meter]]:
+    def _meters_of(self, key: str | None) -> list[tuple[RateLimits, Meter]]:
         """The key's first."""
+        found = []
         limits = self._terms.limits.get(key) if key is not None else None
         if key is not None and limits is not None:
-            yield limits, self._meters[key]
+            found.append((limits, self._meters[key]))
         if self._terms.server != NO_LIMITS:
-            yield self._terms.server, self._server
+            found.append((self._terms.server, self._server))
+        return found
 
-    def _books_of(self, key: str | None, candidates: Iterable[Candidate]) -> Iterator[Book]:
+    def _books_of(self, key: str | None, candidates: Iterable[Candidate]) -> list[Book]:
+        """Each once: the key's, then those of the policies, as the candidates have them."""
         if not self._books:
-            return
-        subjects = [Subject("key", key)] if key is not None else []
-        subjects += dict.fromkeys(Subject("policy", p.id) for c in candidates for p in c.policies)
-        yield from (self._books[subject] for subject in subjects if subject in self._books)
+            return []
+        own = self._books.get(("key", key)) if key is not None else None
+        policies = dict.fromkeys(p.id for c in candidates for p in c.policies)
+        found = (own, *(self._books.get(("policy", name)) for name in policies))
+        return [book for book in found if book is not None]
 
 
 def affordable(model: str, selection: Selection, books: list[Book]) -> Selection:

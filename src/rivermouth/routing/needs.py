@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from rivermouth.config import Capability
 from rivermouth.ir.request import Audio, EmbedRequest, File, Format, Image, Part, Request, ToolResult
-from rivermouth.ir.tokens import estimate_prompt
 from rivermouth.routing.policy import Needs
 
 PARTS: Final[dict[type, Capability]] = {Image: "images", File: "files", Audio: "audio"}
 
 
-def needs(request: Request | EmbedRequest) -> Needs:
+def needs(request: Request | EmbedRequest, prompt_tokens: Callable[[], int]) -> Needs:
     """From what the request holds.  An embedding needs nothing that is not its own route's business."""
     if isinstance(request, EmbedRequest):
         return Needs()
@@ -22,7 +21,7 @@ def needs(request: Request | EmbedRequest) -> Needs:
         parts.add("tools")
     if request.response_format is not None and request.response_format.kind is Format.JSON_SCHEMA:
         parts.add("json_schema")
-    return Needs(frozenset(parts), estimate_prompt(request))
+    return Needs(frozenset(parts), prompt_tokens())
 
 
 def _parts(request: Request) -> Iterator[Part]:
