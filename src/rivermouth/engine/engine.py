@@ -129,14 +129,14 @@ class Engine:
             await self._attempts(call, once)
             end = (Status.COMPLETED, None, None)
         except ApiError as error:
-            end = (Status.FAILED, error, None)
+            end = (Status.FAILED, _kept(error), None)
             await self._tell(call, sink, error)
         except Stopped as stopped:
             end = (Status.CANCELLED, None, stopped.by)
             if stopped.by is By.SHUTDOWN:
                 await self._tell(call, sink, ApiError(Kind.OVERLOADED, "the server is shutting down", retry_after_s=5))
         except NotRecorded as lost:
-            end = (Status.FAILED, lost.error, None)
+            end = (Status.FAILED, _kept(lost.error), None)
             await self._tell(call, sink, lost.error)
         except Exception as error:  # the pump's seam: whatever it is, the client and the record learn of it
             log.exception("call.crashed", call=call.id)
@@ -188,7 +188,7 @@ class Engine:
                 if shorter is not None:
                     call.ask(shorter)
                     continue
-                failed.append(Failed(step.candidate, error))
+                failed.append(Failed(step.candidate, _kept(error)))
             else:
                 self._health.succeeded(endpoint.id)
                 return
@@ -406,6 +406,11 @@ class Engine:
         except TimeoutError:
             log.warning("call.untold", call=call.id)
             sink.hang_up()
+
+
+def _kept(error: ApiError) -> ApiError:
+    """The error as a value.  Its traceback leads to the frames that keep it, and these would keep all of the call."""
+    return error.with_traceback(None)
 
 
 def _unspoken(request: Request) -> tuple[str, ...]:

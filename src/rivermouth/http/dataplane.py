@@ -19,14 +19,14 @@ from rivermouth.engine.call import Call
 from rivermouth.engine.engine import Engine
 from rivermouth.engine.interrupt import By
 from rivermouth.http.body import ClientLeft, Receive, read_body
-from rivermouth.http.disconnect import Leave, Watched
+from rivermouth.http.disconnect import Watched
 from rivermouth.http.envelope import CODES
 from rivermouth.http.headers import JSON, Header, client_request_id, get, identity, trace_context
 from rivermouth.http.keys import ANYBODY, Caller, Keys
 from rivermouth.http.lifecycle import Lifecycle
 from rivermouth.http.models import Models
 from rivermouth.http.origins import Origins
-from rivermouth.http.protocol import ANSWER, HANG_UP, LEAVE, WRITE
+from rivermouth.http.protocol import ANSWER, BODY, HANG_UP, LEAVE, WRITE
 from rivermouth.http.routes import Match, NoRoute, Routes
 from rivermouth.http.sink import AsgiSink, Send
 from rivermouth.ir.errors import ApiError, Kind, WireError, invalid
@@ -51,8 +51,8 @@ class Exchange:
         "call_id",
         "caller",
         "client_id",
+        "extensions",
         "headers",
-        "leave",
         "match",
         "now_ns",
         "query",
@@ -68,7 +68,7 @@ class Exchange:
         headers: list[Header],
         query: bytes,
         receive: Receive,
-        leave: Leave | None,
+        extensions: Mapping[str, Any],
     ) -> None:
         self.match = match
         self.query = query
@@ -76,7 +76,7 @@ class Exchange:
         self.now_ns = now_ns
         self.headers = headers
         self.receive = receive
-        self.leave = leave
+        self.extensions = extensions
         self.client_id = client_request_id(headers)
         self.caller = ANYBODY
         self.body = b""
@@ -96,7 +96,7 @@ class Exchange:
 
     def watched(self, call: Call) -> Watched:
         """While inside, the call is cancelled when its client leaves."""
-        return Watched(self.receive, lambda: call.interrupt.cancel(By.CLIENT), self.leave)
+        return Watched(self.receive, lambda: call.interrupt.cancel(By.CLIENT), self.extensions.get(LEAVE))
 
 
 class DataPlane:
@@ -164,8 +164,8 @@ class DataPlane:
             if isinstance(found, NoRoute):
                 common += [(b"allow", ", ".join(found.allowed).encode())] if found.allowed else []
                 raise _no_route(found, method, path, self.routes.bases)
-            now_ns, leave = self._clock_ns(), extensions.get(LEAVE)
-            exchange = Exchange(found, call_id, now_ns, headers, scope["query_string"], receive, leave)
+            now_ns, query = self._clock_ns(), scope["query_string"]
+            exchange = Exchange(found, call_id, now_ns, headers, query, receive, extensions)
             exchange.sink, exchange.caller = sink, caller
             await self._serve(exchange)
         except ClientLeft:
@@ -221,7 +221,9 @@ class DataPlane:
 
     async def _body(self, exchange: Exchange) -> bytes:
         try:
-            return await read_body(exchange.receive, exchange.headers, self._body_limit_bytes, self._body_limit_s)
+            limit_bytes, limit_s = self._body_limit_bytes, self._body_limit_s
+            here = exchange.extensions.get(BODY)
+            return await read_body(exchange.receive, exchange.headers, limit_bytes, limit_s, here)
         except ApiError as error:
             exchange.sink.close_after = error.kind is Kind.TIMEOUT  # the rest of it may never come
             raise

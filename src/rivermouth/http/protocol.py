@@ -7,15 +7,14 @@ protocol (curl and Java do so with h2c) loses its body, which would then be read
 declined, as HTTP allows.  And when the client leaves, only the
 newest of several pipelined requests is told, and the one that runs would go on to its end (F31): here all are.
 
-An application behind it finds three ways past ASGI's messages in `scope["extensions"]`: to hang up, to write, and to be
-told that the client has left.  They know the request's cycle and it knows the scope, so whoever is done with a request
+An application behind it finds ways past ASGI's messages in `scope["extensions"]`: to hang up, to write, to have the
+body, to be told that the client has left.  They know the request's cycle and it knows the scope, so whoever is done with a request
 empties them, or all that it held would wait for the collector.
 """
 
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
@@ -38,11 +37,14 @@ LEAVE: Final = "rivermouth.leave"
 """The extension that takes what is to be called, once, when the client leaves before its answer is whole; None takes it
 back.  Waiting for ASGI's own word needs a task for as long as the answer takes."""
 
+BODY: Final = "rivermouth.body"
+"""The extension that gives the request's body, if all of it is here and nobody has had it: so no clock need be set."""
+
 UPGRADE_HEADERS: Final = frozenset({b"upgrade", b"connection", b"http2-settings"})
 TOO_LARGE: Final = b"431 Request Header Fields Too Large"
 TOO_SLOW: Final = b"408 Request Timeout"
-_ODD: Final = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
-"""What may not stand in a header's value."""
+_ODD: Final = bytes(code for code in (*range(0x20), 0x7F) if code not in b"\t\r\n")
+"""What stands nowhere in a head."""
 
 
 def write_chunk(cycle: RequestResponseCycle, data: bytes) -> bool:
@@ -57,6 +59,16 @@ def write_chunk(cycle: RequestResponseCycle, data: bytes) -> bool:
     return True
 
 
+def take_body(cycle: RequestResponseCycle) -> bytes | None:
+    """The whole body, once; None when some of it is still to come, and `receive` has to wait for that."""
+    if cycle.more_body or cycle.disconnected or cycle.waiting_for_100_continue:
+        return None
+    body, cycle.body = bytes(cycle.body), bytearray()
+    cycle.message_event.clear()
+    cycle.flow.resume_reading()
+    return body
+
+
 def write_answer(
     cycle: RequestResponseCycle, status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes
 ) -> bool:
@@ -69,13 +81,13 @@ def write_answer(
     if cycle.disconnected:
         return True
     headers = [*cycle.default_headers, *headers]
-    if any(_ODD.search(value) for _, value in headers):
-        return False
     closes = (b"connection", b"close") in headers
     if not cycle.keep_alive and not closes:
         headers.append((b"connection", b"close"))
-    cycle.keep_alive = cycle.keep_alive and not closes
     lines = b"".join([b"%b: %b\r\n" % header for header in headers])
+    if not len(headers) == lines.count(b"\r") == lines.count(b"\n") or len(lines.translate(None, _ODD)) < len(lines):
+        return False  # a header with a line end in it would be two
+    cycle.keep_alive = cycle.keep_alive and not closes
     cycle.waiting_for_100_continue = False
     cycle.response_started = cycle.response_complete = True
     cycle.transport.write(b"%b%b\r\n%b" % (STATUS_LINE[status], lines, body))
@@ -136,6 +148,7 @@ class Protocol(HttpToolsProtocol):
         extensions[WRITE] = partial(write_chunk, cycle)  # type: ignore[assignment]
         extensions[ANSWER] = partial(write_answer, cycle)  # type: ignore[assignment]
         extensions[LEAVE] = partial(self._watch, cycle)  # type: ignore[assignment]
+        extensions[BODY] = partial(take_body, cycle)  # type: ignore[assignment]
         if before is not None and not before.response_complete:
             self._earlier = [cycle for cycle in self._earlier if not cycle.response_complete]
             self._earlier.append(before)

@@ -221,8 +221,7 @@ def _unpriced(candidate: Candidate, books: list[Book]) -> Iterator[str]:
 
 def dearest(book: Book, candidates: Iterable[Candidate], guess: Estimate) -> int:
     """What the call may cost at most, in billionths, where this budget has to pay for it."""
-    prices = (c.endpoint.price for c in candidates if _holds_for(book, c))
-    return max((_nano(price, guess) for price in prices), default=0)
+    return max((_nano(c.endpoint.price, guess) for c in candidates if _holds_for(book, c)), default=0)
 
 
 def came_to(final: CallRecord, guess: Estimate) -> int:
