@@ -39,13 +39,14 @@ class Way:
 
 @dataclass(frozen=True)
 class Target:
-    """A running gateway.  pids: what is measured.  model: how the upstream's model is called there."""
+    """A running gateway.  pids: what is measured.  model: how the upstream's model is called there.  key: for it."""
 
     name: str
     port: int
     pids: tuple[int, ...]
     ways: dict[str, Way] = field(default_factory=dict)
     model: str = "{}"
+    key: str = ""
 
 
 def free_port() -> int:
@@ -190,7 +191,7 @@ def rivermouth(upstream_port: int, core: int | None, place: Path) -> Iterator[Ta
         "bedrock": Way("/model/{quoted}/invoke-with-response-stream", bearer),
     }
     with running(command, core, port, secrets) as pid:
-        yield Target("Rivermouth", port, (pid,), ways, model="lab/{}")
+        yield Target("Rivermouth", port, (pid,), ways, model="lab/{}", key=key)
 
 
 NGINX = """

@@ -18,6 +18,7 @@ from rivermouth.engine.interrupt import By, Interrupt
 from rivermouth.http.api.accounts import Rules, account_routes
 from rivermouth.http.api.bodies import WholeBodies
 from rivermouth.http.api.chats import chat_app, chat_routes
+from rivermouth.http.api.described import description
 from rivermouth.http.api.health import platform
 from rivermouth.http.api.platform.app import platform_app
 from rivermouth.http.api.platform.desk import Desk
@@ -159,7 +160,7 @@ class Wiring:
         )
 
     def _application(self, front: Front) -> App:
-        services = self._services
+        services, base_path = self._services, self._services.config.http.base_path
         rest = platform(
             lifecycle=self._lifecycle,
             inflight=self._inflight,
@@ -170,11 +171,11 @@ class Wiring:
         handlers = [*chat_routes(services.chat, self._current), *account_routes(services.accounts, self._current)]
         return App(
             front,
-            chats=WholeBodies(chat_app(handlers, __version__)),
-            page=Page(services.config.http.base_path),
-            platform=platform_app(self._desk(), __version__, services.config.http.base_path),
+            chats=WholeBodies(chat_app([*handlers, description(handlers, __version__, base_path)])),
+            page=Page(base_path),
+            platform=platform_app(self._desk(), __version__, base_path),
             rest=rest,
-            base_path=services.config.http.base_path,
+            base_path=base_path,
         )
 
 
