@@ -8,8 +8,8 @@ declined, as HTTP allows.  And when the client leaves, only the
 newest of several pipelined requests is told, and the one that runs would go on to its end (F31): here all are.
 
 An application behind it finds ways past ASGI's messages in `scope["extensions"]`: to hang up, to write, to have the
-body, to be told that the client has left.  They know the request's cycle and it knows the scope, so whoever is done with a request
-empties them, or all that it held would wait for the collector.
+body, to be told that the client has left.  They know the request's cycle and it knows the scope, so whoever is done
+with a request empties them, or all that it held would wait for the collector.
 """
 
 from __future__ import annotations
@@ -69,9 +69,7 @@ def take_body(cycle: RequestResponseCycle) -> bytes | None:
     return body
 
 
-def write_answer(
-    cycle: RequestResponseCycle, status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes
-) -> bool:
+def write_answer(cycle: RequestResponseCycle, status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes) -> bool:
     """Write a whole answer, whose headers give its length; False when only `send` can, and nothing is written then.
 
     names: in lower case, as everywhere here.

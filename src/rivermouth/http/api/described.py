@@ -29,7 +29,7 @@ class ChatList(msgspec.Struct, frozen=True, omit_defaults=True):
     """next: the `before` of the next page; null when there is none.  What a search found is one page."""
 
     chats: list[Summary]
-    next: str | None | msgspec.UnsetType = msgspec.UNSET
+    next: str | msgspec.UnsetType | None = msgspec.UNSET
 
 
 class CreatedChat(msgspec.Struct, frozen=True):

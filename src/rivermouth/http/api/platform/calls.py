@@ -10,56 +10,21 @@ from litestar.params import FromPath
 
 from rivermouth.http.api.platform.asking import Asked, least, visitor
 from rivermouth.http.api.platform.desk import Desk
-from rivermouth.http.api.platform.filters import (
-    After,
-    Limit,
-    OfEndpoint,
-    OfKey,
-    OfKind,
-    OfModel,
-    OfPolicy,
-    OfProvider,
-    OfStatus,
-    Since,
-    Until,
-    place,
-    wanted,
-)
+from rivermouth.http.api.platform.filters import FILTERED, After, Filtered, Limit, place
 from rivermouth.http.api.platform.shapes import CallDocument, CallList, cursor, document, summary
 from rivermouth.ir.errors import ApiError, Kind
 
 
 def routes(desk: Desk) -> list[HTTPRouteHandler]:
-    @get("/platform/v1/calls", guards=[least("user")], tags=["calls"])
+    @get("/platform/v1/calls", guards=[least("user")], tags=["calls"], dependencies=FILTERED)
     async def calls(
-        request: Asked,
-        status: OfStatus = None,
-        kind: OfKind = None,
-        model: OfModel = None,
-        provider: OfProvider = None,
-        endpoint: OfEndpoint = None,
-        policy: OfPolicy = None,
-        key_name: OfKey = None,
-        since: Since = None,
-        until: Until = None,
+        where: Filtered,
         limit: Limit = 50,
         after: After = None,
     ) -> CallList:
         """Calls, the newest first.  A page is a walk of bounded length: where few calls match it may be short, or
         empty, and still have a `next`.
         """
-        where = wanted(
-            request,
-            status=status,
-            kind=kind,
-            model=model,
-            provider=provider,
-            endpoint=endpoint,
-            policy=policy,
-            key_name=key_name,
-            since=since,
-            until=until,
-        )
         page = await asyncio.to_thread(desk.archive.page, limit, where, place(after))
         return CallList([summary(call) for call in page.calls], cursor(page.next))
 

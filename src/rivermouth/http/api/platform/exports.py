@@ -25,18 +25,7 @@ from litestar.response import Stream
 
 from rivermouth.http.api.platform.asking import Asked, least
 from rivermouth.http.api.platform.desk import Desk
-from rivermouth.http.api.platform.filters import (
-    OfEndpoint,
-    OfKey,
-    OfKind,
-    OfModel,
-    OfPolicy,
-    OfProvider,
-    OfStatus,
-    Since,
-    Until,
-    wanted,
-)
+from rivermouth.http.api.platform.filters import FILTERED, Filtered
 from rivermouth.http.api.platform.shapes import document
 from rivermouth.http.api.platform.usage import By, Question, Zone, complete, summed
 from rivermouth.http.protocol import HANG_UP
@@ -101,71 +90,33 @@ SUM_COLUMNS: Final = (
     "at_least",
 )
 
+EXPORTS: Final[Mapping[str, Any]] = {"guards": [least("user")], "tags": ["exports"], "dependencies": FILTERED}
+
 Pages = AsyncIterator[Sequence[Mapping[str, Any]]]
 Written = Callable[[Sequence[Mapping[str, Any]]], bytes]
 
 
 def routes(desk: Desk) -> list[HTTPRouteHandler]:
     def calls(name: str, media: str) -> HTTPRouteHandler:
-        @get(f"/platform/v1/{name}", guards=[least("user")], tags=["exports"], responses=_document(media), name=name)
+        @get(f"/platform/v1/{name}", name=name, responses=_document(media), **EXPORTS)
         async def export(
             request: Asked,
-            status: OfStatus = None,
-            kind: OfKind = None,
-            model: OfModel = None,
-            provider: OfProvider = None,
-            endpoint: OfEndpoint = None,
-            policy: OfPolicy = None,
-            key_name: OfKey = None,
-            since: Since = None,
-            until: Until = None,
+            where: Filtered,
         ) -> Stream:
             """Every call that matches, the newest first; without texts."""
-            where = wanted(
-                request,
-                status=status,
-                kind=kind,
-                model=model,
-                provider=provider,
-                endpoint=endpoint,
-                policy=policy,
-                key_name=key_name,
-                since=since,
-                until=until,
-            )
             return _sent(request, name, media, CALL_COLUMNS, pages(desk, where))
 
         return export
 
     def usage(name: str, media: str) -> HTTPRouteHandler:
-        @get(f"/platform/v1/{name}", guards=[least("user")], tags=["exports"], responses=_document(media), name=name)
+        @get(f"/platform/v1/{name}", name=name, responses=_document(media), **EXPORTS)
         async def export(
             request: Asked,
+            where: Filtered,
             group_by: By = None,
-            status: OfStatus = None,
-            kind: OfKind = None,
-            model: OfModel = None,
-            provider: OfProvider = None,
-            endpoint: OfEndpoint = None,
-            policy: OfPolicy = None,
-            key_name: OfKey = None,
-            since: Since = None,
-            until: Until = None,
             zone: Zone = "UTC",
         ) -> Stream:
             """The sums, one line for each group, status and currency."""
-            where = wanted(
-                request,
-                status=status,
-                kind=kind,
-                model=model,
-                provider=provider,
-                endpoint=endpoint,
-                policy=policy,
-                key_name=key_name,
-                since=since,
-                until=until,
-            )
             question = complete(group_by, where, zone, desk.now_ns())
             sums = await asyncio.to_thread(summed, desk, question)
             columns = (*(group.value for group in question.by), *(c for c in SUM_COLUMNS if c not in question.by))
