@@ -27,7 +27,7 @@ from rivermouth.chat.service import ChatService
 from rivermouth.chat.settings import ChatSettings
 from rivermouth.http.body import ClientLeft, Receive, read_body
 from rivermouth.http.disconnect import Leave, Watched
-from rivermouth.http.headers import JSON, STREAM, Header, get, retry_after
+from rivermouth.http.headers import JSON, POLICY, STREAM, Header, get, retry_after
 from rivermouth.http.lifecycle import Lifecycle
 from rivermouth.http.protocol import HANG_UP, LEAVE, WRITE
 from rivermouth.http.sink import Send
@@ -136,6 +136,8 @@ class ChatStreams:
     async def _stream(self, asked: _Request) -> None:
         if self._lifecycle.draining:
             raise ApiError(Kind.OVERLOADED, "the server is shutting down", retry_after_s=self._lifecycle.retry_after_s)
+        if get(asked.headers, POLICY) is not None:
+            raise invalid("a chat takes no policy by header; ask a model's own route", POLICY.decode())
         key = get(asked.headers, b"idempotency-key")
         if key is not None and not KEY.fullmatch(key):
             raise invalid("an Idempotency-Key is 1 to 200 printable characters", "Idempotency-Key")

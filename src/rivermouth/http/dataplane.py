@@ -21,7 +21,7 @@ from rivermouth.engine.interrupt import By
 from rivermouth.http.body import ClientLeft, Receive, read_body
 from rivermouth.http.disconnect import Watched
 from rivermouth.http.envelope import CODES
-from rivermouth.http.headers import JSON, Header, client_request_id, get, identity, trace_context
+from rivermouth.http.headers import JSON, POLICY, Header, client_request_id, get, identity, trace_context
 from rivermouth.http.keys import ANYBODY, Caller, Keys
 from rivermouth.http.lifecycle import Lifecycle
 from rivermouth.http.models import Models
@@ -189,13 +189,16 @@ class DataPlane:
     def _asked(self, headers: list[Header]) -> tuple[Policy, ...]:
         """The policies that the request itself wants to hold; it can narrow, and nothing else.
 
-        Raises `ApiError` for a name that is none: nobody may think a policy holds that does not exist.
+        Raises `ApiError` for a name that is none, and for none at all: nobody may think a policy holds that does not.
         """
-        names = [n.strip() for n in (get(headers, POLICY_HEADER) or "").split(",") if n.strip()]
+        given = [value.decode("latin-1") for name, value in headers if name == POLICY]
+        names = [n.strip() for n in ",".join(given).split(",") if n.strip()]
+        if given and not names:
+            raise invalid("the header names no policy", POLICY.decode(), "unknown_policy")
         for name in names:
             if name not in self._policies:
                 known = f"; there are: {', '.join(self._policies)}" if self._policies else ""
-                raise invalid(f"no policy is called '{name[:100]}'{known}", POLICY_HEADER.decode(), "unknown_policy")
+                raise invalid(f"no policy is called '{name[:100]}'{known}", POLICY.decode(), "unknown_policy")
         return tuple(self._policies[name] for name in names)
 
     async def _serve(self, exchange: Exchange) -> None:
@@ -357,7 +360,6 @@ async def _read(parse: Callable[[bytes, Route, str | None], T], match: Match, bo
     return await asyncio.to_thread(parse, body, match.route, match.model)
 
 
-POLICY_HEADER: Final = b"x-rivermouth-policy"
 INLINE_BODY_BYTES: Final = 256 * 1024
 MESSAGES_CAP: Final = 20_000
 MANAGING: Final = frozenset({Operation.PULL, Operation.COPY, Operation.DELETE})

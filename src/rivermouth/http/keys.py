@@ -15,13 +15,14 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from rivermouth.config import Role, Scope
+from rivermouth.config.names import FINGERPRINT_CHARS
 from rivermouth.dialects.dialect import Key, Operation
 from rivermouth.http.headers import Header, get
 from rivermouth.ir.errors import ApiError, Kind
-from rivermouth.platform.keyring import FINGERPRINT_CHARS, KeyRing, Known, digest_of
+from rivermouth.platform.keyring import KeyRing, Known, digest_of
 from rivermouth.routing.endpoint import Policy
 
-__all__ = ["ANYBODY", "FINGERPRINT_CHARS", "ROLES", "SCOPES", "Caller", "Keys"]
+__all__ = ["ANYBODY", "ROLES", "SCOPES", "Caller", "Keys"]
 
 ALL: Final[frozenset[Scope]] = frozenset({"generate", "embed", "models", "manage", "chat"})
 

@@ -99,7 +99,7 @@ def way_out(outbound: Outbound, scratch: Path) -> dict[str, str]:
     if outbound.proxy is not None:
         said = outbound.proxy.reveal()
         direct = said == DIRECT
-        told |= {name: "" if direct else said for name in PROXY_NAMES}
+        told |= dict.fromkeys(PROXY_NAMES, "" if direct else said)
         told |= dict.fromkeys(("NO_PROXY", "no_proxy"), "*" if direct else ",".join(outbound.no_proxy))
     if outbound.ca_file is not None:
         system = ssl.get_default_verify_paths().cafile

@@ -72,8 +72,8 @@ class LocalProvider:
     for ever).  max_models: how many are loaded at once.  wanted: the devices to use, in order of preference; empty for
     those that are here.  npu_tokens: the longest prompt that an NPU gets.  devices: how those that are here are found.
     starter: how processes are started.  kv_bytes: what the memory of a model's answers may take.  step_s: a process
-    that makes no step for so long is ended.  catalog, pulls, pull_limit_bytes: what clients can pull.  outbound: the way
-    to where it comes from.
+    that makes no step for so long is ended.  catalog, pulls, pull_limit_bytes: what clients can pull.  outbound: how
+    that is reached.
     """
 
     name = PROVIDER

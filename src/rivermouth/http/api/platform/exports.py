@@ -38,7 +38,7 @@ log = structlog.get_logger()
 PAGE_ROWS: Final = 500
 CSV: Final = "text/csv"
 LINES: Final = "application/jsonl"
-FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
+FORMULA: Final = tuple("=+-@\t\r\n＝＋－＠")
 APOSTROPHE: Final = "'"
 
 CALL_COLUMNS: Final = (
