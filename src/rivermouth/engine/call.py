@@ -9,6 +9,7 @@ from typing import Protocol
 import msgspec
 
 from rivermouth.dialects.dialect import Answer, Dialect, Route, Surface
+from rivermouth.engine.asked import Asked
 from rivermouth.engine.deadlines import Limits
 from rivermouth.engine.gate import Reservation
 from rivermouth.engine.interrupt import Interrupt
@@ -18,7 +19,6 @@ from rivermouth.engine.transcript import Transcript
 from rivermouth.ir.allowance import Allowance
 from rivermouth.ir.errors import ApiError
 from rivermouth.ir.request import EmbedRequest, Request
-from rivermouth.ir.tokens import estimate_prompt, estimate_tokens
 from rivermouth.providers.provider import NO_HEADERS, Upstream
 from rivermouth.routing.endpoint import Plan, Policy
 from rivermouth.store.port import CallRecord, CallText
@@ -68,25 +68,6 @@ class NotRecorded(Exception):
         self.error = error
 
 
-class Prompt:
-    """How many tokens a request has for its model to read, as counted here: once, when somebody asks."""
-
-    __slots__ = ("_request", "_tokens")
-
-    def __init__(self, request: Request | EmbedRequest) -> None:
-        self._request = request
-        self._tokens: int | None = None
-
-    def __call__(self) -> int:
-        if self._tokens is None:
-            request = self._request
-            if isinstance(request, Request):
-                self._tokens = estimate_prompt(request)
-            else:
-                self._tokens = sum(estimate_tokens(len(text)) for text in request.input)
-        return self._tokens
-
-
 class Call:
     """One call from its parsed request to its record: who asks, in which dialect, and how it stands.
 
@@ -101,11 +82,13 @@ class Call:
     trace_context: the client's headers that name a trace, by lower-case name.
     keeps_text: the record may have what is said, where the operator wants that; a chat has its texts elsewhere.
     transcript: what is said, while that is so.
+    asked: the request, and what is counted of it.  long: it takes so long to walk that it is counted in a thread.
     """
 
     __slots__ = (
         "__weakref__",
         "allowance",
+        "asked",
         "closing",
         "committed",
         "dialect",
@@ -113,11 +96,11 @@ class Call:
         "keeps_text",
         "ledger",
         "limits",
+        "long",
         "opening",
         "output",
         "plan",
         "policies",
-        "prompt_tokens",
         "request",
         "reservation",
         "route",
@@ -145,6 +128,7 @@ class Call:
         shorten: Callable[[ApiError], Request | None] | None = None,
         trace_context: Mapping[str, str] = NO_HEADERS,
         keeps_text: bool = False,
+        long: bool = False,
     ) -> None:
         self.ledger = Ledger(opened, clock_ns)
         self.dialect = dialect
@@ -157,6 +141,7 @@ class Call:
         self.shorten = shorten
         self.trace_context = trace_context
         self.keeps_text = keeps_text
+        self.long = long
         self.transcript: Transcript | None = None
         self.allowance: Allowance | None = None
         self.reservation: Reservation | None = None
@@ -177,7 +162,7 @@ class Call:
     def ask(self, request: Request | EmbedRequest) -> None:
         """What is asked from now on."""
         self.request = request
-        self.prompt_tokens = Prompt(request)
+        self.asked = Asked(request)
 
     @property
     def streams(self) -> bool:
@@ -194,7 +179,7 @@ class Call:
             surface=self.surface,
             kind=self.route.kind,
             request=request,
-            input_estimate=self.prompt_tokens() if request is not None else 0,
+            input_estimate=self.asked.tokens() if request is not None else 0,
         )
 
     def head(self) -> Head:

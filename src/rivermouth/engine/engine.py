@@ -39,7 +39,7 @@ from rivermouth.routing.attempts import Failed, GiveUp, next_step
 from rivermouth.routing.catalog import Catalog
 from rivermouth.routing.endpoint import Candidate, Endpoint, Plan, Policy
 from rivermouth.routing.health import Health
-from rivermouth.routing.needs import needs
+from rivermouth.routing.needs import capabilities
 from rivermouth.routing.policy import DEFAULT_ID, Needs, Refused, Selection, arranged, policy_id, select
 from rivermouth.store.port import CallRecord, Checkpoint, Outcome, Status
 
@@ -199,8 +199,14 @@ class Engine:
         if plan is None:
             with call.interrupt:
                 plan = await self._catalog.plan(call.request.model)
+        if call.long:
+            weighs = (self._gate.weigh,) if self._gate is not None and self._gate.active else ()
+            with call.interrupt:
+                await asyncio.to_thread(call.asked.all, (capabilities, *weighs))
         try:
-            selection = self.select(plan, call.policies, lambda: needs(call.request, call.prompt_tokens))
+            selection = self.select(
+                plan, call.policies, lambda: Needs(call.asked.of(capabilities), call.asked.tokens())
+            )
             if self._gate is not None and self._gate.active:
                 call.ledger.decided(selection.verdicts)
                 call.reservation = self._gate.admit(call, selection)
@@ -238,7 +244,7 @@ class Engine:
     async def _attempt(self, call: Call, candidate: Candidate, once: Once) -> None:
         """One attempt and its line in the record."""
         endpoint = candidate.endpoint
-        line = call.ledger.begin(endpoint, policy_id(candidate), call.prompt_tokens)
+        line = call.ledger.begin(endpoint, policy_id(candidate), call.asked.tokens)
         if call.transcript is not None:
             line.tally = call.transcript.heard(candidate)
         self._busy[endpoint.id] += 1

@@ -7,10 +7,12 @@ before its record is handed to the store.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
+from rivermouth.ir.request import EmbedRequest, Request
 from rivermouth.routing.policy import Selection
 from rivermouth.store.port import CallRecord
 
@@ -29,6 +31,11 @@ class Gate(Protocol):
     """active: there is something that it could refuse; where it is not, `admit` is not asked."""
 
     active: bool
+
+    @property
+    def weigh(self) -> Callable[[Request | EmbedRequest], int]:
+        """What `admit` asks of the request alone, by `call.asked`.  Pure, and called in any thread."""
+        ...
 
     def admit(self, call: Call, selection: Selection) -> Reservation:
         """Lets the call in; sets `call.allowance` where its caller has limits, also when it then refuses.

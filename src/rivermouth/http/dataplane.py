@@ -322,6 +322,7 @@ class DataPlane:
             policies=(*self._asked(exchange.headers), *caller.policies),
             trace_context=trace_context(exchange.headers),
             keeps_text=True,
+            long=len(exchange.body) > INLINE_BODY_BYTES,
         )
 
 

@@ -20,8 +20,9 @@ from rivermouth.engine.call import Call
 from rivermouth.engine.gate import Reservation
 from rivermouth.ir.allowance import Allowance
 from rivermouth.ir.errors import ApiError, Kind
+from rivermouth.ir.request import EmbedRequest, Request
 from rivermouth.platform.budgets import LATE_NS, Book, Hold, subjects_of
-from rivermouth.platform.estimate import Estimate, estimate
+from rivermouth.platform.estimate import Estimate, estimate, weigh
 from rivermouth.platform.meters import Meter, Pledge
 from rivermouth.platform.periods import Period
 from rivermouth.platform.terms import NO_LIMITS, Subject, Terms
@@ -83,12 +84,16 @@ class PlatformGate:
 
     # what the engine asks
 
+    @property
+    def weigh(self) -> Callable[[Request | EmbedRequest], int]:
+        return weigh
+
     def admit(self, call: Call, selection: Selection) -> Reservation:
         opened, terms, now_s = call.ledger.opened, self._terms, self._now_s()
         books = self._books_of(opened.key_name, selection.candidates)
         meters = self._meters_of(opened.key_name)
         try:
-            guess = estimate(call.request, terms.expected_output_tokens)
+            guess = estimate(call.request, terms.expected_output_tokens, call.asked.of(weigh))
             if books:
                 selection = affordable(call.request.model, selection, books)
             costs = [(book, dearest(book, selection.candidates, guess)) for book in books]
