@@ -62,6 +62,7 @@ class Book:
         self.budget = budget
         self.watched_ns = watched_ns
         self._accounts: dict[int, Account] = {}
+        self._forgotten_ns = 0
         self._last: Account | None = None
 
     @property
@@ -83,12 +84,17 @@ class Book:
         period = period_at(self.budget.period, self.budget.zone, at_ns)
         found = self._accounts.get(period.since_ns)
         if found is None:
-            found = self._accounts[period.since_ns] = Account(period, known=period.since_ns >= self.watched_ns)
+            found = self._accounts[period.since_ns] = Account(period, known=self._knows(period))
             for old in sorted(self._accounts)[:-PERIODS_KEPT]:
                 if old != period.since_ns and not self._accounts[old].reserved:
-                    del self._accounts[old]
+                    self._forgotten_ns = max(self._forgotten_ns, self._accounts.pop(old).period.until_ns)
         self._last = found
         return found
+
+    def _knows(self, period: Period) -> bool:
+        """Nothing was spent in it yet: it began under our eyes, and is none that was forgotten and is here again, as it
+        may be when a clock was far ahead for a while."""
+        return period.since_ns >= max(self.watched_ns, self._forgotten_ns)
 
     def refusal(self, nano: int, at_ns: int) -> ApiError | None:
         """Why a call that may cost so much may not begin; None if it may."""

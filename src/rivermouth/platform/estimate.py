@@ -17,6 +17,9 @@ from rivermouth.ir.tokens import CHARS_PER_TOKEN, TOKENS_PER_MESSAGE
 MEDIA_TOKENS: Final = 1_600
 """Of an image, and the least of a file or a sound."""
 
+LONGEST_TOKENS: Final = 10**12
+"""Of all answers of a call, whatever a request says: numbers of hundreds of digits are numbers too."""
+
 
 class Estimate(msgspec.Struct, frozen=True):
     """Tokens."""
@@ -35,7 +38,7 @@ def estimate(request: Request | EmbedRequest, expected_output: int, prompt: int 
     if isinstance(request, EmbedRequest):
         return Estimate(prompt, 0)
     wanted = request.max_tokens if request.max_tokens is not None else expected_output
-    return Estimate(prompt, max(wanted, 0) * max(request.n, 1))
+    return Estimate(prompt, min(max(wanted, 0) * max(request.n, 1), LONGEST_TOKENS))
 
 
 def weigh(request: Request | EmbedRequest) -> int:

@@ -13,6 +13,8 @@ from rivermouth.http.api.platform.desk import Desk
 from rivermouth.http.api.platform.filters import FILTERED, After, Filtered, Limit, place
 from rivermouth.http.api.platform.shapes import CallDocument, CallList, cursor, document, summary
 from rivermouth.ir.errors import ApiError, Kind
+from rivermouth.store.archive import Place
+from rivermouth.store.port import CallFilter
 
 
 def routes(desk: Desk) -> list[HTTPRouteHandler]:
@@ -25,8 +27,7 @@ def routes(desk: Desk) -> list[HTTPRouteHandler]:
         """Calls, the newest first.  A page is a walk of bounded length: where few calls match it may be short, or
         empty, and still have a `next`.
         """
-        page = await asyncio.to_thread(desk.archive.page, limit, where, place(after))
-        return CallList([summary(call) for call in page.calls], cursor(page.next))
+        return await asyncio.to_thread(_listed, desk, limit, where, place(after))
 
     @get("/platform/v1/calls/{call_id:str}", guards=[least("user")], tags=["calls"])
     async def call(request: Asked, call_id: FromPath[str]) -> CallDocument:
@@ -41,3 +42,9 @@ def routes(desk: Desk) -> list[HTTPRouteHandler]:
         return document(found, await asyncio.to_thread(desk.archive.text, call_id))
 
     return [calls, call]
+
+
+def _listed(desk: Desk, limit: int, where: CallFilter, after: Place | None) -> CallList:
+    """Blocks."""
+    page = desk.archive.page(limit, where, after)
+    return CallList([summary(call) for call in page.calls], cursor(page.next))

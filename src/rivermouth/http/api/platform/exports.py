@@ -1,8 +1,8 @@
 """Calls and sums for other programs: CSV (RFC 4180) and JSON lines, each a document of its own media type.
 
 A document is made while it is sent, a page of the archive at a time, so that a year of calls needs no more memory than
-a day.  When the database fails on the way the connection is cut before the document's end: nobody can take half of it
-for all.
+a day; and it is made in threads, so that nobody's stream waits for it.  When the database fails on the way the
+connection is cut before the document's end: nobody can take half of it for all.
 
 A cell that begins as a formula does would be one in a spreadsheet, and what stands in a cell may be a client's word; so
 it gets an apostrophe in front, which spreadsheets take for "this is text".
@@ -119,8 +119,9 @@ def routes(desk: Desk) -> list[HTTPRouteHandler]:
             """The sums, one line for each group, status and currency."""
             question = complete(group_by, where, zone, desk.now_ns())
             sums = await asyncio.to_thread(summed, desk, question)
+            flat = await asyncio.to_thread(lambda: [_flat(each, question) for each in sums])
             columns = (*(group.value for group in question.by), *(c for c in SUM_COLUMNS if c not in question.by))
-            return _sent(request, name, media, columns, _once([_flat(each, question) for each in sums]))
+            return _sent(request, name, media, columns, _once(flat))
 
         return export
 
@@ -161,11 +162,16 @@ async def pages(desk: Desk, where: CallFilter) -> Pages:
     """The calls as documents without text."""
     after: Place | None = None
     while True:
-        page = await asyncio.to_thread(desk.archive.page, PAGE_ROWS, where, after)
-        yield [msgspec.to_builtins(document(call, None)) for call in page.calls]
-        if page.next is None:
+        found, after = await asyncio.to_thread(_page, desk, where, after)
+        yield found
+        if after is None:
             return
-        after = page.next
+
+
+def _page(desk: Desk, where: CallFilter, after: Place | None) -> tuple[Sequence[Mapping[str, Any]], Place | None]:
+    """Blocks."""
+    page = desk.archive.page(PAGE_ROWS, where, after)
+    return [msgspec.to_builtins(document(call, None)) for call in page.calls], page.next
 
 
 async def _once(rows: Sequence[Mapping[str, Any]]) -> Pages:

@@ -109,16 +109,21 @@ def routes(desk: Desk) -> list[HTTPRouteHandler]:
         in it, each counted as what it was.
         """
         question = complete(group_by, where, zone, desk.now_ns())
-        sums = await asyncio.to_thread(summed, desk, question)
-        return UsageList(
-            since=moment(question.since_ns),
-            until=moment(question.until_ns),
-            zone=question.zone_name,
-            data=rows(sums, question.by),
-            total=merged({}, sums),
-        )
+        return await asyncio.to_thread(_answered, desk, question)
 
     return [usage]
+
+
+def _answered(desk: Desk, question: Question) -> UsageList:
+    """Blocks."""
+    sums = summed(desk, question)
+    return UsageList(
+        since=moment(question.since_ns),
+        until=moment(question.until_ns),
+        zone=question.zone_name,
+        data=rows(sums, question.by),
+        total=merged({}, sums),
+    )
 
 
 def complete(by: Sequence[Group] | None, where: Filtered, zone: str, now_ns: int) -> Question:
