@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -133,3 +134,30 @@ async def test_a_key_that_ends_while_its_stream_runs(place: Place, how: str) -> 
         assert OPENAI.text(await answer.rest()) == "Hello"
     record = await place.server.record(answer.call_id)
     assert (record.status, record.key_name) == (Status.COMPLETED, key["name"])
+
+
+async def _empty(asked: Asked) -> None:
+    """No word, but a thousand tokens of a prompt to be paid."""
+    usage = {"prompt_tokens": 1000, "completion_tokens": 0, "total_tokens": 1000}
+    message = {"role": "assistant", "content": ""}
+    choices = [{"index": 0, "message": message, "finish_reason": "stop"}]
+    reply = {"id": "up", "object": "chat.completion", "created": 1, "model": "m", "choices": choices, "usage": usage}
+    await asked.answer(200, JSON, json.dumps(reply).encode())
+
+
+@pytest.mark.parametrize(("money", "attempts"), [(0.5, 1), (1.5, 2), (2.5, 3), (9.0, 4)])
+async def test_no_attempt_is_made_that_the_budget_does_not_pay(tmp_path: Path, money: float, attempts: int) -> None:
+    """Each costs a euro; the call itself was let in for a few cents."""
+
+    def config(url: str) -> str:
+        poor = f'[keys.poor]\nkey = "{USER}"\nbudget = {{ amount = {money}, currency = "EUR" }}\n'
+        priced = 'price = { input = 1, output = 1, currency = "EUR", per = 1000 }\n'
+        endpoint = f'[endpoints.dear]\nprovider = "up"\nmodel = "m"\n{priced}'
+        return f"[resilience]\nretries = 3\ncooldown = false\n{provider('up', url)}{poor}{endpoint}"
+
+    async with placed(tmp_path, config, _empty) as place:
+        body = talk("up/m", stream=False, max_tokens=1)
+        async with asking(place.server.port, OPENAI.path, body, {"authorization": f"Bearer {USER}"}) as answer:
+            assert (answer.status, (await answer.json())["error"]["code"]) == (502, "empty_answer")
+        record = await place.server.record(answer.call_id)
+        assert (len(record.attempts), record.price_nano) == (attempts, attempts * 10**9)

@@ -10,6 +10,7 @@ from rivermouth.ir.allowance import Allowance, Quota
 from rivermouth.ir.errors import ApiError, Kind
 from rivermouth.platform.gate import PlatformGate
 from rivermouth.platform.terms import Subject, Terms, terms_of
+from rivermouth.routing.cost import Cost
 from rivermouth.routing.endpoint import Policy
 from rivermouth.routing.policy import Refused, Selection
 from rivermouth.store.platform.port import LateRow, Spent, SpentRow
@@ -311,6 +312,20 @@ def test_what_was_spent_is_not_forgotten_by_a_clock_that_was_far_ahead_for_a_whi
     paid = LateRow(key_name="k", policy_id=None, currency="EUR", nano=9 * NANO, call_id=spent.id)
     gate.read(period.since_ns, period.until_ns, Spent((), (paid,)))
     assert refused(gate, call(clock)).status == 402
+
+
+def test_an_attempt_after_one_that_had_its_price_is_paid_for_too() -> None:
+    clock = Clock()
+    gate = gate_of(clock, budgets={KEY: TEN})
+    made = call(clock, prompt=4, answer=0)
+    reservation = admitted(gate, made)
+    assert gate.again(reservation, Cost(4 * NANO, "EUR"))
+    assert gate.budget_states()[0].reserved_nano == 8 * NANO
+    assert not gate.again(reservation, Cost(8 * NANO, "EUR"))
+    assert gate.budget_states()[0].reserved_nano == 8 * NANO
+    gate.settle(reservation, final(made, tokens=(8, 0)))
+    state = gate.budget_states()[0]
+    assert (state.reserved_nano, state.spent_nano) == (0, 8 * NANO)
 
 
 def test_a_number_of_hundreds_of_digits_is_refused_like_any_other() -> None:

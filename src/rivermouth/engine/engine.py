@@ -189,9 +189,18 @@ class Engine:
                     call.ask(shorter)
                     continue
                 failed.append(Failed(step.candidate, _kept(error)))
+                if not self._affords_another(call):
+                    raise _for_the_client(call, error) from None
             else:
                 self._health.succeeded(endpoint.id)
                 return
+
+    def _affords_another(self, call: Call) -> bool:
+        """The money for another attempt is there, where failed ones had their price and somebody keeps a budget."""
+        paid = call.ledger.cost()
+        if self._gate is None or call.reservation is None or paid is None:
+            return True
+        return self._gate.again(call.reservation, paid)
 
     async def _selected(self, call: Call) -> tuple[Candidate, ...]:
         """The candidates that policy leaves; the record gets the reasons for all.  Nobody else is ever tried."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from rivermouth.ir.request import EmbedRequest, Request
+from rivermouth.routing.cost import Cost
 from rivermouth.routing.policy import Selection
 from rivermouth.store.port import CallRecord
 
@@ -42,6 +43,10 @@ class Gate(Protocol):
 
         Raises `ApiError`, and then nothing is reserved; `Refused` where it is about the candidates.
         """
+        ...
+
+    def again(self, reservation: Reservation, paid: Cost) -> bool:
+        """A call that has come to so much may have another attempt, which is reserved for; False, and it may not."""
         ...
 
     def settle(self, reservation: Reservation | None, final: CallRecord) -> None:

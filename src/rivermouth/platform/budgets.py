@@ -20,6 +20,7 @@ from rivermouth.config import Budget
 from rivermouth.ir.errors import ApiError, Kind
 from rivermouth.platform.periods import NS, Period, period_at
 from rivermouth.platform.terms import Subject
+from rivermouth.routing.cost import Cost
 from rivermouth.store.platform.port import Spent, SpentRow
 from rivermouth.store.port import NANO, CallRecord
 
@@ -48,9 +49,10 @@ class Account:
 
 
 class Hold(msgspec.Struct):
-    """What one call has reserved."""
+    """What one call has reserved: what an attempt may cost, and what those before it did."""
 
     account: Account
+    attempt_nano: int
     nano: int
 
 
@@ -119,7 +121,17 @@ class Book:
     def reserve(self, nano: int, at_ns: int) -> Hold:
         account = self.account(at_ns)
         account.reserved += nano
-        return Hold(account, nano)
+        return Hold(account, nano, nano)
+
+    def extend(self, hold: Hold, paid: Cost) -> bool:
+        """The call has come to so much and wants another attempt: that is reserved too, if it fits."""
+        nano = hold.attempt_nano + (paid.nano if paid.currency == self.budget.currency else 0)
+        more = nano - hold.nano
+        if more > 0 and hold.account.spent + hold.account.reserved + more > self.amount_nano:
+            return False
+        hold.account.reserved += max(more, 0)
+        hold.nano += max(more, 0)
+        return True
 
     def spend(self, final: CallRecord) -> None:
         """The call has ended."""

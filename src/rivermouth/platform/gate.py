@@ -26,6 +26,7 @@ from rivermouth.platform.estimate import Estimate, estimate, weigh
 from rivermouth.platform.meters import Meter, Pledge
 from rivermouth.platform.periods import Period
 from rivermouth.platform.terms import NO_LIMITS, Subject, Terms
+from rivermouth.routing.cost import Cost
 from rivermouth.routing.endpoint import Candidate
 from rivermouth.routing.policy import Refused, Selection, Verdict
 from rivermouth.store.platform.port import Spent
@@ -65,7 +66,7 @@ class Held(msgspec.Struct, frozen=True):
 
     estimate: Estimate
     pledges: tuple[Pledge, ...]
-    holds: tuple[Hold, ...]
+    holds: tuple[tuple[Book, Hold], ...]
 
 
 class PlatformGate:
@@ -102,7 +103,7 @@ class PlatformGate:
             for book, nano in costs:
                 _consent(book.refusal(nano, opened.started_ns))
             pledges = tuple(meter.take(guess.total, now_s) for _, meter in meters)
-            holds = tuple(book.reserve(nano, opened.started_ns) for book, nano in costs)
+            holds = tuple((book, book.reserve(nano, opened.started_ns)) for book, nano in costs)
             return Reservation(selection, Held(guess, pledges, holds))
         finally:
             if meters and meters[0][1] is not self._server:
@@ -120,8 +121,11 @@ class PlatformGate:
         tokens = came_to(final, held.estimate)
         for pledge in held.pledges:
             pledge.meter.settle(pledge, tokens, now_s)
-        for hold in held.holds:
+        for _, hold in held.holds:
             hold.account.reserved -= hold.nano
+
+    def again(self, reservation: Reservation, paid: Cost) -> bool:
+        return all(book.extend(hold, paid) for book, hold in reservation.held.holds)
 
     # what it is told
 
