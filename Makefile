@@ -10,10 +10,11 @@ help: ## what can be asked for
 
 setup: ## make .venv with everything that running and testing need
 	@requirements/install dev
+	@$(BIN)/python hatch_build.py if-possible
 
 demo: ## pull a small model, serve it, stream one answer of it, and go on serving
 	@requirements/install runtime
-	-@$(BIN)/python hatch_build.py
+	@$(BIN)/python hatch_build.py if-possible
 	$(BIN)/rivermouth demo $(ARGS)
 
 test: setup ## the whole suite; fails when a promise has no passing test (ARGS="-k sse" for a part)

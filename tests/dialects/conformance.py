@@ -50,6 +50,7 @@ class Carries(msgspec.Struct, frozen=True, kw_only=True):
     kinds: the parts.  blocks: parts keep their borders and their order.  choices: more than one.  counts: of `Usage`.
     zeros: a count of 0 is said.  demands: counts that the protocol wants even if nobody knows them.
     reasons: reasons that come back as another one.  images: a request has a place for them; else it is refused.
+    talks: a request has a place for turns and tools; else it is one text.
     """
 
     kinds: tuple[PartKind, ...] = tuple(PartKind)
@@ -61,10 +62,24 @@ class Carries(msgspec.Struct, frozen=True, kw_only=True):
     demands: frozenset[str] = frozenset()
     reasons: dict[Reason, Reason] = {}
     images: bool = True
+    talks: bool = True
 
 
 CARRIES: Final[dict[str, Carries]] = {
     "openai_chat": Carries(choices=True),
+    "openai_completions": Carries(
+        kinds=(PartKind.TEXT,),
+        choices=True,
+        reasons={Reason.TOOL_CALLS: Reason.STOP},
+        images=False,
+        talks=False,
+    ),
+    "openai_responses": Carries(
+        kinds=(PartKind.TEXT, PartKind.REASONING, PartKind.REFUSAL, PartKind.TOOL, PartKind.IMAGE),
+        blocks=True,
+        signed=True,
+        demands=frozenset({"cached_tokens", "cache_write_tokens", "reasoning_tokens"}),
+    ),
     "anthropic": Carries(
         kinds=(PartKind.TEXT, PartKind.REASONING, PartKind.TOOL),
         blocks=True,
@@ -175,6 +190,12 @@ class Decoded:
         events = self._decoder.eof()
         self.grammar.feed_all(events)
         return events
+
+
+def texts_of(request: Request) -> list[str]:
+    """Every text of a talk, instructions first."""
+    said = [part.text for m in request.messages for part in m.parts if isinstance(part, Text)]
+    return [t.text for t in request.system] + said
 
 
 def encoded(dialect: Dialect, events: list[Event], **changes: Any) -> bytes:

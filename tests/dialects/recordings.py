@@ -85,6 +85,11 @@ SHOWN_BY: Final[dict[tuple[str, str], str]] = {
 
 NOWHERE: Final[dict[tuple[str, str], str]] = {
     ("openai_chat", "stop_sequence"): "the word is stop, and nothing says which sequence",
+    ("openai_responses", "stop_sequence"): "there are no stop sequences",
+    ("openai_completions", "one_tool"): "there are no tools",
+    ("openai_completions", "parallel_tools"): "there are no tools",
+    ("openai_completions", "reasoning_signed"): "there is no reasoning",
+    ("openai_completions", "stop_sequence"): "the word is stop, and nothing says which sequence",
     ("ollama", "reasoning_signed"): "reasoning has no signature",
     ("ollama", "stop_sequence"): "the word is stop, and nothing says which sequence",
     ("ollama", "content_filter"): "there is no word for it",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as reference
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -50,6 +51,7 @@ from tests.dialects.conformance import (
     reparsed,
     said,
     survives,
+    texts_of,
     wanted,
 )
 from tests.strategies import errors, event_streams, replies, requests
@@ -72,6 +74,7 @@ TOOLS: list[Event] = [
     Usage(12, 5, 3, 0, 1),
     Finish(Reason.TOOL_CALLS),
 ]
+CALL_AT = next(i for i, event in enumerate(TOOLS) if isinstance(event, PartStart) and event.kind is PartKind.TOOL)
 TEXT: list[Event] = [
     Start(),
     PartStart(0, PartKind.TEXT),
@@ -86,6 +89,11 @@ def drawn(data: st.DataObject, can: Carries, **more: Any) -> list[Event]:
     """A stream of what the dialect carries."""
     count = data.draw(st.integers(1, 3)) if can.choices else 1
     return data.draw(event_streams(count, can.kinds, **{"signed": can.signed, **more}))
+
+
+def asking(data: st.DataObject, can: Carries) -> Request:
+    """What a client may ask, as far as the protocol goes."""
+    return data.draw(requests(images=can.images, with_tools=can.talks))
 
 
 def dialect_of(name: str) -> tuple[Dialect, Carries]:
@@ -163,6 +171,14 @@ class TestStreams:
         stream = encoder.feed(events)
         assert encoder.feed([TextDelta(0, "late"), Usage(1, 1), Finish(Reason.STOP)]) == b""
         only_error(decoded(dialect, stream))
+
+    @pytest.mark.fault("F10", "F13")
+    @pytest.mark.parametrize("until", [CALL_AT + 1, CALL_AT + 2, CALL_AT + 3])
+    def test_a_call_that_an_error_cuts_is_not_said_to_be_whole(self, name: str, until: int) -> None:
+        """Agents run a call when it ends; what comes after that is too late."""
+        dialect, _ = dialect_of(name)
+        failed = [*TOOLS[:until], Error(ApiError(Kind.TRUNCATED, "cut"))]
+        assert ended_calls(decoded(dialect, encoded(dialect, failed))) == []
 
     @FEWER
     @given(error=errors)
@@ -294,7 +310,7 @@ class TestNonsense:
         self, name: str, data: st.DataObject
     ) -> None:
         dialect, can = dialect_of(name)
-        body = dialect.build_request(data.draw(requests(images=can.images)), MODEL).body
+        body = dialect.build_request(asking(data, can), MODEL).body
         changed = data.draw(
             json_mutations(reference.loads(body)).map(lambda v: reference.dumps(v).encode()) | byte_mutations(body)
         )
@@ -343,15 +359,18 @@ class TestRequests:
     @given(data=st.data())
     def test_what_is_built_is_what_is_parsed(self, name: str, data: st.DataObject) -> None:
         dialect, can = dialect_of(name)
-        request = data.draw(requests(images=can.images))
+        request = asking(data, can)
         outgoing = dialect.build_request(request, "up-model")
         assert set(outgoing.losses) <= dialect.losses
         back = reparsed(dialect, outgoing)
         lost = set(outgoing.losses)
         assert back.model == "up-model"
         assert back.stream is request.stream
-        assert wanted(back) == wanted(request)
-        assert "".join(t.text for t in back.system) == "".join(t.text for t in request.system)
+        if can.talks:
+            assert wanted(back) == wanted(request)
+            assert "".join(t.text for t in back.system) == "".join(t.text for t in request.system)
+        else:
+            assert all(text in texts_of(back)[0] for text in texts_of(request))
         assert back.max_tokens == request.max_tokens
         if "stop" not in lost:
             assert back.stop == request.stop
@@ -366,7 +385,7 @@ class TestRequests:
     @given(data=st.data())
     def test_the_original_goes_back_byte_for_byte_but_for_the_model(self, name: str, data: st.DataObject) -> None:
         dialect, can = dialect_of(name)
-        request = data.draw(requests(images=can.images))
+        request = asking(data, can)
         sent = dialect.build_request(msgspec.structs.replace(request, stream=False), MODEL)
         route, model = arrived(dialect, sent.path)
         named = {} if model is not None else {"model": MODEL}
@@ -435,6 +454,23 @@ class TestRelay:
         assert relay.fail(ApiError(Kind.TRUNCATED, "again")) == b""
         only_error(decoded(dialect, out))
 
+    @pytest.mark.fault("F10", "F13")
+    def test_a_relayed_call_that_is_cut_is_not_said_to_be_whole(self, name: str) -> None:
+        dialect, _ = dialect_of(name)
+        if dialect.relay is None:
+            pytest.skip("no relay")
+        frames = dialect.reader().feed(encoded(dialect, TOOLS))
+        for cut in range(len(frames)):
+            decoder, relay = dialect.decoder(asked()), dialect.relay(answer(dialect))
+            seen: list[Event] = []
+            out = b""
+            for frame in frames[:cut]:
+                events = decoder.feed(frame)
+                seen += events
+                out += relay.feed(frame, events)
+            out += relay.fail(ApiError(Kind.TRUNCATED, "cut"))
+            assert set(ended_calls(decoded(dialect, out))) <= set(ended_calls(seen)), f"cut after {cut} frames"
+
     def test_a_relayed_reply_keeps_what_we_do_not_model(self, name: str) -> None:
         dialect, _ = dialect_of(name)
         if dialect.relay_reply is None:
@@ -443,6 +479,12 @@ class TestRelay:
         body["x_unknown"] = {"deep": [1.5, None]}
         passed = reference.loads(dialect.relay_reply(reference.dumps(body).encode(), answer(dialect)))
         assert passed == reference.loads(reference.dumps(body).replace("up-model-7", MODEL))
+
+
+def ended_calls(events: Sequence[Event]) -> list[int]:
+    """The parts that are calls and have their end."""
+    calls = {event.part for event in events if isinstance(event, PartStart) and event.kind is PartKind.TOOL}
+    return [event.part for event in events if isinstance(event, PartEnd) and event.part in calls]
 
 
 def relayed(dialect: Dialect, stream: bytes) -> bytes:
@@ -481,10 +523,10 @@ class TestErrors:
 
     @pytest.mark.fault("F24")
     def test_stop_with_calls_is_tool_calls(self, name: str) -> None:
-        dialect, _ = dialect_of(name)
+        dialect, can = dialect_of(name)
         last = decoded(dialect, encoded(dialect, [*TOOLS[:-1], Finish(Reason.STOP)]))[-1]
         assert isinstance(last, Finish)
-        assert last.reason is Reason.TOOL_CALLS
+        assert last.reason is (Reason.TOOL_CALLS if PartKind.TOOL in can.kinds else Reason.STOP)
 
 
 class TestContract:

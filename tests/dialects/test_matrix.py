@@ -75,7 +75,15 @@ OTHERWISE: Final[dict[str, Carries]] = {
 """Ways of asking whose answers have a place for less than others of their dialect."""
 NAMES_THE_STOP: Final = {"anthropic", "bedrock_invoke", "bedrock_invoke-binary"}
 """Ways in which a client learns which stop sequence it was."""
-SIGNED: Final = {"openai_chat", "openai_chat-prefixed", "anthropic", "bedrock_invoke", "bedrock_invoke-binary", "tgi"}
+SIGNED: Final = {
+    "openai_chat",
+    "openai_chat-prefixed",
+    "openai_responses",
+    "anthropic",
+    "bedrock_invoke",
+    "bedrock_invoke-binary",
+    "tgi",
+}
 """Ways in which a signature has a place beside the reasoning that it signs."""
 
 

@@ -50,20 +50,21 @@ class Answer:
             while mark not in self.body:
                 if self.ended:
                     raise Cut(f"the body ended without {mark!r}: {self.body!r}")
-                await self._more()
+                await self.more()
         return self.body
 
     async def rest(self) -> bytes:
         """The whole body, to its proper end."""
         async with asyncio.timeout(DEADLINE_S):
             while not self.ended:
-                await self._more()
+                await self.more()
         return self.body
 
     async def json(self) -> Any:
         return json.loads(await self.rest())
 
-    async def _more(self) -> None:
+    async def more(self) -> None:
+        """The next piece of the body."""
         try:
             if "content-length" in self.headers:
                 self.body += await self._reader.readexactly(int(self.headers["content-length"]))

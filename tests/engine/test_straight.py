@@ -22,6 +22,7 @@ from rivermouth.engine.output import output
 from rivermouth.engine.pump import Flow, pump
 from rivermouth.engine.tally import Tally
 from rivermouth.engine.transcript import Transcript
+from rivermouth.ir.errors import ApiError
 from rivermouth.ir.events import Event
 from rivermouth.ir.request import Message, Request, Role, Text
 from rivermouth.providers.answers import Stream
@@ -221,6 +222,32 @@ def test_a_frame_a_read_says_what_the_long_way_says(client: str) -> None:
     run = run_of(client, pieces, [*map(chunk, pieces), b"0\r\n\r\n"])
     if client in STRAIGHT:
         assert run.counting.frames < 10, "most frames were never read"
+
+
+@pytest.mark.parametrize("client", sorted(STRAIGHT))
+@pytest.mark.parametrize("together", [2, 3, 7])
+def test_what_a_busy_loop_reads_at_once_goes_the_same_way(client: str, together: int) -> None:
+    pieces = frames([" the", " quick", " br\u00f6wn", " fox \U0001f600", " jumps"] * 20)
+    chunks = [*map(chunk, pieces)]
+    first, rest = chunks[:4], chunks[4:]
+    reads = [b"".join(rest[n : n + together]) for n in range(0, len(rest), together)]
+    run = run_of(client, pieces, [*first, *reads, b"0\r\n\r\n"])
+    assert run.counting.frames < 10 + 2 * together, "most frames were never read"
+
+
+@pytest.mark.parametrize("client", sorted(STRAIGHT))
+def test_a_character_in_two_halves_is_not_made_whole(client: str) -> None:
+    """Each frame is JSON for itself: bytes that are text only together with the next frame's are no text."""
+    pieces = frames([" the", " quick", " brown", " fox", "\U0001f600", " ends"])
+    half, other = (
+        pieces[5].replace("\U0001f600".encode(), b"\xf0\x9f"),
+        pieces[5].replace("\U0001f600".encode(), b"\x98\x80"),
+    )
+    run = Run(client)
+    chunks = [*map(chunk, [*pieces[:5], half, other, *pieces[6:]])]
+    with pytest.raises(ApiError, match="malformed"):
+        asyncio.run(_bounded(run([*chunks[:5], b"".join(chunks[5:7]), *chunks[7:], b"0\r\n\r\n"])))
+    assert b"\xf0\x9f" not in run.bytes
 
 
 @pytest.mark.parametrize("client", sorted(STRAIGHT))

@@ -45,6 +45,15 @@ WAYS: Final[dict[str, Way]] = {
     "openai_chat-prefixed": Way(
         "openai_chat", "/openai/v1/chat/completions", {"model": MODEL, "messages": _TALK, "stream": True}
     ),
+    "openai_completions": _main(
+        "openai_completions",
+        "/v1/completions",
+        model=MODEL,
+        prompt="Hi",
+        stream=True,
+        stream_options={"include_usage": True},
+    ),
+    "openai_responses": _main("openai_responses", "/v1/responses", model=MODEL, input="Hi", stream=True),
     "anthropic": _main("anthropic", "/v1/messages", model=MODEL, messages=_TALK, max_tokens=99, stream=True),
     "ollama": _main("ollama", "/api/chat", model=MODEL, messages=_TALK),
     "ollama-generate": Way("ollama", "/api/generate", {"model": MODEL, "prompt": "Hi"}),

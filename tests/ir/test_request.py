@@ -7,7 +7,17 @@ import pytest
 from hypothesis import given
 
 from rivermouth.ir.errors import ApiError, Kind
-from rivermouth.ir.request import Image, Message, Request, Role, Text, check_translatable, instructions
+from rivermouth.ir.request import (
+    Image,
+    Keeping,
+    Message,
+    Request,
+    Role,
+    Text,
+    check_translatable,
+    instructions,
+    unkept,
+)
 from tests.strategies import requests
 
 
@@ -43,3 +53,25 @@ def test_what_only_its_own_dialect_can_say_is_refused_by_name() -> None:
 @given(requests())
 def test_a_request_survives_its_own_serialisation(request: Request) -> None:
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(request), type=Request) == request
+
+
+@pytest.mark.parametrize(
+    ("kept", "param"),
+    [
+        (Keeping(previous="resp_1"), "previous_response_id"),
+        (Keeping(conversation="conv_1"), "conversation"),
+        (Keeping(background=True), "background"),
+        (Keeping(references=(("input[2]", "msg_1"),)), "input[2]"),
+    ],
+)
+def test_what_only_kept_answers_could_serve_is_refused_without_them(kept: Keeping, param: str) -> None:
+    with pytest.raises(ApiError) as caught:
+        unkept(Request(model="m", messages=(), kept=kept))
+    assert (caught.value.status, caught.value.param) == (400, param)
+
+
+def test_the_wish_to_have_an_answer_stored_changes_nothing_of_it() -> None:
+    plain = Request(model="m", messages=())
+    assert unkept(plain) is plain
+    for store in (None, True, False):
+        assert unkept(Request(model="m", messages=(), kept=Keeping(store=store))) == plain

@@ -41,6 +41,7 @@ FULL = KeyRow(
     models=("gpt-*",),
     policy="eu",
     user="Zoë",
+    resumable=True,
     limits=RateLimits(requests_per_minute=5),
     budget=Budget(amount=1.5, currency="EUR"),
     created_ns=1,

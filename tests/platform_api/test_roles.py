@@ -39,6 +39,7 @@ LEAST: Final[dict[str, str]] = {
     "GET /platform/v1/usage": "user",
     "GET /platform/v1/usage.csv": "user",
     "GET /platform/v1/usage.jsonl": "user",
+    "POST /platform/v1/calls/{call_id:str}/cancel": "user",
     "POST /platform/v1/erasures": "admin",
     "POST /platform/v1/keys": "admin",
     "POST /platform/v1/keys/{key_id:str}/revoke": "admin",

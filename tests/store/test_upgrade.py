@@ -13,7 +13,7 @@ from rivermouth.store.database import open_database
 from rivermouth.store.migrations import known, settings
 from rivermouth.store.sqlite import SqliteCallStore
 
-OLD = ("calls_0001", "chats_0001", "accounts_0001", "gateway_0001", "records_0001")
+OLD = ("calls_0001", "chats_0001", "accounts_0001", "gateway_0001", "records_0001", "platform_0001")
 ROWS = {
     "calls_0001": (
         (
@@ -39,6 +39,12 @@ ROWS = {
             " VALUES ('s1', 'u1', 'd', 1, 1, 9)"
         ),
     ),
+    "platform_0001": (
+        (
+            "INSERT INTO platform_keys (id, name, prefix, digest, role, created_ns, created_by)"
+            " VALUES ('key_1', 'ci', 'rmk_a', 'd', 'user', 1, 'cli')"
+        ),
+    ),
 }
 """What is written into a database of that version, and is there ever after."""
 KEPT = {
@@ -61,6 +67,7 @@ KEPT = {
             [("guest", "", None), ("u1", "Anna", "s1")],
         ),
     ),
+    "platform_0001": (("SELECT id, name, resumable FROM platform_keys", [("key_1", "ci", 0)]),),
 }
 
 
@@ -81,7 +88,7 @@ def until(version: str) -> list[str]:
 
 
 def test_the_versions_are_one_line() -> None:
-    assert {*OLD, "platform_0001"} == known()
+    assert {*OLD, "resume_0001"} == known()
 
 
 @pytest.mark.parametrize("version", OLD)

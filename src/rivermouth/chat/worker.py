@@ -33,6 +33,7 @@ log = structlog.get_logger()
 CLOSING_S: Final = 5.0
 MOST_OWNERS: Final = 1_024
 FORGET_WORKERS_S: Final = 86_400
+"""Without a beat for this long, a process is gone; its row is only one of many of earlier starts."""
 
 
 class Worker:
@@ -55,6 +56,8 @@ class Worker:
 
     async def __aenter__(self) -> Self:
         await self._beat()
+        long_ago_ns = self._ports.clock.wall_ns() - FORGET_WORKERS_S * NS
+        await self._ports.store.run(lambda tx: tx.forget_workers(long_ago_ns))
         if self._alone:
             orphans = await self._ports.store.read(lambda tx: tx.foreign(LIVE, self.boot_id))
             await self._recover_each([turn.id for turn in orphans])

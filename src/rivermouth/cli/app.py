@@ -506,6 +506,7 @@ def keys_create(
     ] = None,
     policy: Annotated[str | None, typer.Option("--policy", help="A policy of the configuration that holds.")] = None,
     user: Annotated[str | None, typer.Option("--user", help="Whose it is, in your own words.")] = None,
+    resumable: Annotated[bool, typer.Option("--resumable", help="All its calls are resumable.")] = False,
     requests_per_minute: Annotated[int | None, typer.Option("--requests-per-minute", help="A limit of calls.")] = None,
     tokens_per_minute: Annotated[int | None, typer.Option("--tokens-per-minute", help="A limit of tokens.")] = None,
     concurrent: Annotated[int | None, typer.Option("--concurrent", help="A limit of calls at once.")] = None,
@@ -526,6 +527,7 @@ def keys_create(
         models=model,
         policy=policy,
         user=user,
+        resumable=resumable,
         limits={
             "requests_per_minute": requests_per_minute,
             "tokens_per_minute": tokens_per_minute,

@@ -28,7 +28,14 @@ from rivermouth.chat.ports import Ports
 from rivermouth.chat.service import ChatService
 from rivermouth.chat.settings import ChatSettings
 from rivermouth.compose.routes import catalog_of, policies_of
-from rivermouth.compose.settings import LOCAL, account_settings, chat_settings, engine_settings, local_wishes
+from rivermouth.compose.settings import (
+    LOCAL,
+    account_settings,
+    chat_settings,
+    engine_settings,
+    local_wishes,
+    log_settings,
+)
 from rivermouth.config import Config, ProviderConfig
 from rivermouth.config.telemetry import OTLP, obstacle, wished_for
 from rivermouth.dialects import discover
@@ -38,6 +45,7 @@ from rivermouth.engine.call import Call
 from rivermouth.engine.engine import Engine
 from rivermouth.engine.gate import Gate
 from rivermouth.engine.interrupt import By
+from rivermouth.engine.logged import LoggedCalls
 from rivermouth.engine.record import Recorder
 from rivermouth.engine.traced import TracedEngine
 from rivermouth.local.catalog import load_catalog
@@ -94,6 +102,7 @@ class Services(msgspec.Struct, frozen=True):
     local: LocalProvider
     metrics: Metrics
     recorder: Recorder
+    logged: LoggedCalls
     chat: ChatService
     chat_settings: ChatSettings
     accounts: Accounts
@@ -129,6 +138,7 @@ class Services(msgspec.Struct, frozen=True):
         self.recorder.secrets = tuple(dict.fromkeys(secrets))
         _introduce(self.observers, config, self.recorder.secrets)
         self.local.adopt(local_wishes(config))
+        self.logged.adopt(log_settings(config))
         self.platform.adopt(config)
         self.accounts.adopt(account_settings(config))
         self.janitor.wake()
@@ -205,6 +215,7 @@ async def services(
 
         maker = Maker(shared, recorder, observers, gate)
         editions = await stack.enter_async_context(Editions(maker.edition(config)))
+        logged = await stack.enter_async_context(LoggedCalls(log_settings(config)))
         metrics.inflight_from(lambda: sum(1 for _ in editions.inflight()))
         metrics.queues_from(local.pool.queues)
         metrics.breakers_from(maker.breakers)
@@ -252,6 +263,7 @@ async def services(
             local=local,
             metrics=metrics,
             recorder=recorder,
+            logged=logged,
             chat=chat,
             chat_settings=settings,
             accounts=accounts,

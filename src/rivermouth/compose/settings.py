@@ -9,9 +9,10 @@ import msgspec
 from rivermouth.accounts.settings import AccountSettings
 from rivermouth.chat.settings import CHAT_LIMITS, ChatSettings
 from rivermouth.compose.routes import policies_of
-from rivermouth.config import Config, ProviderTimeouts
+from rivermouth.config import FOREVER, Config, ProviderTimeouts
 from rivermouth.engine.deadlines import Limits
 from rivermouth.engine.engine import Settings
+from rivermouth.engine.logged import LogSettings
 from rivermouth.local.catalog import load_catalog
 from rivermouth.local.provider import Wishes
 from rivermouth.local.references import Pulls
@@ -70,6 +71,18 @@ def local_wishes(config: Config) -> Wishes:
         pulls=Pulls(local.pulls),
         pull_limit_bytes=local.pull_limit_bytes,
         outbound=configured(config.outbound),
+    )
+
+
+def log_settings(config: Config) -> LogSettings:
+    """What the logs of resumable calls take of the configuration."""
+    resume = config.resume
+    return LogSettings(
+        enabled=resume.enabled,
+        grace_s=None if resume.grace_s == FOREVER else resume.grace_s,
+        ttl_s=resume.ttl_s,
+        call_bytes=resume.call_bytes,
+        total_bytes=resume.total_bytes,
     )
 
 

@@ -34,6 +34,7 @@ from rivermouth.config.schema import (
     RateLimits,
     RecordsConfig,
     ResilienceConfig,
+    ResumeConfig,
     Role,
     RoutingBlockConfig,
     Scope,
@@ -42,11 +43,12 @@ from rivermouth.config.schema import (
     TelemetryConfig,
     TimeoutsConfig,
 )
-from rivermouth.config.values import DIRECT, Capability, Order, Retention
+from rivermouth.config.values import DIRECT, FOREVER, Capability, Order, Retention
 
 __all__ = [
     "BUILT_IN",
     "DIRECT",
+    "FOREVER",
     "PRESETS",
     "AccountsConfig",
     "Budget",
@@ -75,6 +77,7 @@ __all__ = [
     "RateLimits",
     "RecordsConfig",
     "ResilienceConfig",
+    "ResumeConfig",
     "Retention",
     "Role",
     "RoutingBlockConfig",

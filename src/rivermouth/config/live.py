@@ -39,6 +39,7 @@ APPLIES: Final[Mapping[str, Applies]] = dict(
         _each("timeouts", "connect_s first_token_s idle_s total_s hold_s drain_s", Applies.LIVE),
         _each("http", "allowed_hosts allowed_origins body_limit_bytes trusted_proxies proxy_headers", Applies.LIVE),
         _each("http", "base_path", Applies.RESTART),
+        _each("resume", "enabled grace_s ttl_s call_bytes total_bytes", Applies.LIVE),
         _each("outbound", "proxy no_proxy ca_file", Applies.LIVE),
         _each("routing_block", "key send", Applies.LIVE),
         _each("openai", "role", Applies.LIVE),

@@ -116,6 +116,8 @@ class KeyConfig(Table, frozen=True, kw_only=True):
     its role may."""
     user: Text | None = None
     """Whose key it is, in your own words."""
+    resumable: bool = False
+    """Makes all its calls resumable, without being asked to by each (`[resume]`)."""
     limits: RateLimits = RateLimits()
     budget: Budget | None = None
 
@@ -336,6 +338,21 @@ class HttpConfig(Table, frozen=True, kw_only=True):
     """The largest request body that is read."""
 
 
+class ResumeConfig(Table, frozen=True, kw_only=True):
+    """Calls that outlive their connection, for clients that ask for it (`x-rivermouth-resumable: 1`)."""
+
+    enabled: bool = True
+    """false makes every call a plain one."""
+    grace_s: NonNegativeS | Literal["forever"] = 60.0
+    """How long a call goes on that nobody reads; "forever" is to its end.  A client may ask for less."""
+    ttl_s: PositiveS = 300.0
+    """How long an answer that has ended can be read again."""
+    call_bytes: Annotated[int, Meta(ge=64 * 1024)] = 16 * MIB
+    """What is kept of one answer; of a longer one the beginning is forgotten when every reader has it."""
+    total_bytes: Annotated[int, Meta(ge=64 * 1024)] = 256 * MIB
+    """What is kept of all answers together; the oldest that have ended make room."""
+
+
 class OutboundConfig(Table, frozen=True, kw_only=True):
     """The way to providers.  A provider on this machine is always called directly."""
 
@@ -496,6 +513,7 @@ class ConfigFile(Table, frozen=True, kw_only=True):
     resilience: ResilienceConfig = ResilienceConfig()
     timeouts: TimeoutsConfig = TimeoutsConfig()
     http: HttpConfig = HttpConfig()
+    resume: ResumeConfig = ResumeConfig()
     outbound: OutboundConfig = OutboundConfig()
     routing_block: RoutingBlockConfig = RoutingBlockConfig()
     openai: OpenAiConfig = OpenAiConfig()
@@ -546,6 +564,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     resilience: ResilienceConfig = ResilienceConfig()
     timeouts: TimeoutsConfig = TimeoutsConfig()
     http: HttpConfig = HttpConfig()
+    resume: ResumeConfig = ResumeConfig()
     outbound: OutboundConfig = OutboundConfig()
     routing_block: RoutingBlockConfig = RoutingBlockConfig()
     openai: OpenAiConfig = OpenAiConfig()

@@ -10,6 +10,8 @@ from msgspec import Meta
 MIB: Final = 1024 * 1024
 DIRECT: Final = "direct"
 """What stands for a proxy where there is to be none."""
+FOREVER: Final = "forever"
+"""What stands for a time without an end."""
 
 
 def shaped(pattern: str, says: str) -> Meta:

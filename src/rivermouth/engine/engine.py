@@ -133,8 +133,8 @@ class Engine:
             await self._tell(call, sink, error)
         except Stopped as stopped:
             end = (Status.CANCELLED, None, stopped.by)
-            if stopped.by is By.SHUTDOWN:
-                await self._tell(call, sink, ApiError(Kind.OVERLOADED, "the server is shutting down", retry_after_s=5))
+            if (parting := _parting(stopped.by)) is not None:
+                await self._tell(call, sink, parting)
         except NotRecorded as lost:
             end = (Status.FAILED, _kept(lost.error), None)
             await self._tell(call, sink, lost.error)
@@ -433,6 +433,15 @@ def _unspoken(request: Request) -> tuple[str, ...]:
     if request.untranslatable:
         raise invalid("this needs an upstream that speaks the client's own dialect", request.untranslatable[0])
     return request.unmodelled
+
+
+def _parting(by: By) -> ApiError | None:
+    """What a client is told whose call was cancelled; None where it is its own doing."""
+    if by is By.SHUTDOWN:
+        return ApiError(Kind.OVERLOADED, "the server is shutting down", retry_after_s=5)
+    if by is By.REQUEST:
+        return ApiError(Kind.CANCELLED, "the call was cancelled by request", code="call_cancelled")
+    return None
 
 
 PROVIDER_REFUSED: Final = {

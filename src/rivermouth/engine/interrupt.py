@@ -23,6 +23,7 @@ class By(StrEnum):
     STOP = "stop"
     SUPERSEDE = "supersede"
     TAKEOVER = "takeover"
+    REQUEST = "request"
 
 
 class Stopped(Exception):

@@ -117,7 +117,7 @@ class Passage:
             self.unsent = data
         return not self.unsent
 
-    def plain(self, part: int, upstream: Stencil) -> Callable[[bytes], bool] | None:
+    def plain(self, part: int, upstream: Stencil) -> Callable[[list[bytes]], bool] | None:
         """The shortest way of all: the text of a delta between two constant ends.  Nobody reads it there, so it is not
         for a call whose text is kept."""
         stencil = self._flow.output.plain(part, upstream)
@@ -126,12 +126,19 @@ class Passage:
         head, tail = stencil
         write, passed, tally = self._write, self._deadlines.passed, self._flow.line.tally
 
-        def take(text: bytes) -> bool:
-            chars = plain_chars(text)
-            if not chars or not write(head + text + tail):
+        seam = tail + head
+
+        def take(texts: list[bytes]) -> bool:
+            chars = 0
+            for text in texts:
+                found = plain_chars(text)
+                if not found:
+                    return False
+                chars += found
+            if not write(head + seam.join(texts) + tail):
                 return False
             tally.text_chars += chars
-            tally.chunks += 1
+            tally.chunks += len(texts)
             now = passed(content=True, written=True)
             if now >= self._checkpoint_at:
                 self._mark(now)

@@ -30,6 +30,7 @@ from rivermouth.http.origins import Origins
 from rivermouth.http.page import Page
 from rivermouth.http.persons import Persons
 from rivermouth.http.proxies import Proxies
+from rivermouth.http.resume import Connection, Resumption
 from rivermouth.http.sink import Send
 
 Scope = MutableMapping[str, Any]
@@ -64,12 +65,21 @@ class App:
     """The whole server as one ASGI application.  `front`: the one that new requests take."""
 
     def __init__(
-        self, front: Front, *, chats: AsgiApp, page: Page, platform: AsgiApp, rest: AsgiApp, base_path: str
+        self,
+        front: Front,
+        *,
+        chats: AsgiApp,
+        page: Page,
+        platform: AsgiApp,
+        resumption: Resumption,
+        rest: AsgiApp,
+        base_path: str,
     ) -> None:
         self.front = front
         self._chats = chats
         self._page = page
         self._platform = platform
+        self._resumption = resumption
         self._rest = rest
         self._base_path = base_path.rstrip("/")
 
@@ -114,6 +124,8 @@ class App:
             visited = {**scope, VISITOR: Visitor(front.edition, caller)}
             with front.edition:
                 await self._platform(visited, receive, _with_headers(send, verdict.cors) if verdict.cors else send)
+        elif self._resumption.owns(scope["path"]):  # a reader asks nothing of its edition, and may stay for long
+            await self._resumption(front.keys, scope, Connection.of(scope, receive, send, verdict.cors))
         elif self._page.owns(scope["method"], scope["path"], headers):
             await self._page(scope, receive, send)
         elif (scope["path"] + "/").startswith(CHAT_PREFIXES):  # whose request it is, these ask themselves

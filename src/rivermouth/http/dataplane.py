@@ -7,7 +7,7 @@ handler of its operation.  Whatever fails on that way is answered in the dialect
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, Final, TypeVar
 from urllib.parse import parse_qsl
 
@@ -15,7 +15,7 @@ import msgspec
 import structlog
 
 from rivermouth.dialects.dialect import Answer, Dialect, Operation, Route
-from rivermouth.engine.call import Call
+from rivermouth.engine.call import Call, Sink
 from rivermouth.engine.engine import Engine
 from rivermouth.engine.interrupt import By
 from rivermouth.http.body import ClientLeft, Receive, read_body
@@ -26,12 +26,12 @@ from rivermouth.http.keys import ANYBODY, Caller, Keys
 from rivermouth.http.lifecycle import Lifecycle
 from rivermouth.http.models import Models
 from rivermouth.http.origins import Origins
-from rivermouth.http.protocol import ANSWER, BODY, HANG_UP, LEAVE, WRITE
+from rivermouth.http.resume import Connection, Logging, read_out
 from rivermouth.http.routes import Match, NoRoute, Routes
 from rivermouth.http.sink import AsgiSink, Send
 from rivermouth.ir.errors import ApiError, Kind, WireError, invalid
 from rivermouth.ir.names import model_name
-from rivermouth.ir.request import EmbedRequest, Request
+from rivermouth.ir.request import EmbedRequest, Request, unkept
 from rivermouth.ir.tokens import estimate_prompt
 from rivermouth.routing.catalog import Catalog
 from rivermouth.routing.endpoint import Policy
@@ -41,6 +41,8 @@ from rivermouth.wire import json
 log = structlog.get_logger()
 
 T = TypeVar("T")
+Run = Callable[[Call, Sink], Coroutine[Any, Any, None]]
+"""The engine's way to the end of a call."""
 
 
 class Exchange:
@@ -51,7 +53,7 @@ class Exchange:
         "call_id",
         "caller",
         "client_id",
-        "extensions",
+        "connection",
         "headers",
         "match",
         "now_ns",
@@ -61,22 +63,15 @@ class Exchange:
     )
 
     def __init__(
-        self,
-        match: Match,
-        call_id: str,
-        now_ns: int,
-        headers: list[Header],
-        query: bytes,
-        receive: Receive,
-        extensions: Mapping[str, Any],
+        self, match: Match, call_id: str, now_ns: int, headers: list[Header], query: bytes, connection: Connection
     ) -> None:
         self.match = match
         self.query = query
         self.call_id = call_id
         self.now_ns = now_ns
         self.headers = headers
-        self.receive = receive
-        self.extensions = extensions
+        self.connection = connection
+        self.receive = connection.receive
         self.client_id = client_request_id(headers)
         self.caller = ANYBODY
         self.body = b""
@@ -96,7 +91,7 @@ class Exchange:
 
     def watched(self, call: Call) -> Watched:
         """While inside, the call is cancelled when its client leaves."""
-        return Watched(self.receive, lambda: call.interrupt.cancel(By.CLIENT), self.extensions.get(LEAVE))
+        return Watched(self.receive, lambda: call.interrupt.cancel(By.CLIENT), self.connection.leave)
 
 
 class DataPlane:
@@ -118,6 +113,7 @@ class DataPlane:
         pseudonym: Callable[[str], str],
         body_limit_bytes: int,
         body_limit_s: float,
+        logging: Logging,
     ) -> None:
         self.routes = routes
         self._engine = engine
@@ -132,6 +128,7 @@ class DataPlane:
         self._pseudonym = pseudonym
         self._body_limit_bytes = body_limit_bytes
         self._body_limit_s = body_limit_s
+        self._logging = logging
         self._handlers: Mapping[Operation, Callable[[Exchange], Awaitable[None]]] = {
             Operation.GENERATE: self._generate,
             Operation.EMBED: self._embed,
@@ -150,9 +147,9 @@ class DataPlane:
         verdict = self._origins.judge(method, headers)
         common += verdict.cors
         surface = found.surface if isinstance(found, Match) else None
-        extensions = scope.get("extensions", {})
-        hang_up, write = extensions.get(HANG_UP, _stay), extensions.get(WRITE, _cannot)
-        sink = AsgiSink(send, found.dialect, surface, call_id, common, hang_up, write, extensions.get(ANSWER))
+        connection = Connection.of(scope, receive, send, verdict.cors)
+        ways = (connection.hang_up, connection.write, connection.at_once)
+        sink = AsgiSink(send, found.dialect, surface, call_id, common, *ways)
         if verdict.preflight:
             await sink.answer(204, b"", [])
             return
@@ -164,8 +161,7 @@ class DataPlane:
             if isinstance(found, NoRoute):
                 common += [(b"allow", ", ".join(found.allowed).encode())] if found.allowed else []
                 raise _no_route(found, method, path, self.routes.bases)
-            now_ns, query = self._clock_ns(), scope["query_string"]
-            exchange = Exchange(found, call_id, now_ns, headers, query, receive, extensions)
+            exchange = Exchange(found, call_id, self._clock_ns(), headers, scope["query_string"], connection)
             exchange.sink, exchange.caller = sink, caller
             await self._serve(exchange)
         except ClientLeft:
@@ -225,8 +221,7 @@ class DataPlane:
     async def _body(self, exchange: Exchange) -> bytes:
         try:
             limit_bytes, limit_s = self._body_limit_bytes, self._body_limit_s
-            here = exchange.extensions.get(BODY)
-            return await read_body(exchange.receive, exchange.headers, limit_bytes, limit_s, here)
+            return await read_body(exchange.receive, exchange.headers, limit_bytes, limit_s, exchange.connection.here)
         except ApiError as error:
             exchange.sink.close_after = error.kind is Kind.TIMEOUT  # the rest of it may never come
             raise
@@ -239,25 +234,33 @@ class DataPlane:
     async def _generate(self, exchange: Exchange) -> None:
         match = exchange.match
         request = await _parsed(match, exchange.body)
-        request = _with_headers(request, match.dialect, exchange.headers)
+        request = unkept(_with_headers(request, match.dialect, exchange.headers))
         if not request.messages and Operation.GENERATE in match.dialect.documents:
             exchange.caller.check(request.model)
             await self._models.stand_by(match, request, exchange.answer(request.model), exchange.sink)
             return
-        call = self._call(exchange, request)
-        self._tell_limits(exchange, call)
-        with exchange.watched(call):
-            await self._engine.generate(call, exchange.sink)
+        await self._run(exchange, self._call(exchange, request), self._engine.generate)
 
     async def _embed(self, exchange: Exchange) -> None:
         match = exchange.match
         if match.dialect.parse_embed is None:
             raise TypeError(f"{match.dialect.name} routes embeddings and cannot parse them")
         request = await _read(match.dialect.parse_embed, match, exchange.body)
-        call = self._call(exchange, request)
+        await self._run(exchange, self._call(exchange, request), self._engine.embed)
+
+    async def _run(self, exchange: Exchange, call: Call, run: Run) -> None:
+        """The call to its end, in this task; or in one of its own, of whose log this connection is a reader."""
+        wish = self._logging.wish(exchange.headers, exchange.caller)
+        logged = self._logging.open(call, exchange.caller, wish) if wish is not None else None
+        if wish is None or logged is None:
+            self._tell_limits(exchange, call)
+            with exchange.watched(call):
+                await run(call, exchange.sink)
+            return
+        exchange.sink = self._logging.sink(logged, call, wish, identity(call.id, exchange.client_id))
         self._tell_limits(exchange, call)
-        with exchange.watched(call):
-            await self._engine.embed(call, exchange.sink)
+        self._logging.run(logged, run(call, exchange.sink))
+        await read_out(logged, exchange.connection)
 
     def _tell_limits(self, exchange: Exchange, call: Call) -> None:
         """The answer says what its caller has left, where it has limits and the dialect has words for it."""
@@ -275,7 +278,7 @@ class DataPlane:
         match = exchange.match
         if match.dialect.encode_count is None:
             raise TypeError(f"{match.dialect.name} routes count_tokens and cannot encode it")
-        request = await _parsed(match, exchange.body)
+        request = unkept(await _parsed(match, exchange.body))
         exchange.caller.check(request.model)
         await self._catalog.plan(request.model)
         await exchange.json(match.dialect.encode_count(estimate_prompt(request)))
@@ -366,15 +369,6 @@ MESSAGES_CAP: Final = 20_000
 MANAGING: Final = frozenset({Operation.PULL, Operation.COPY, Operation.DELETE})
 CALLS: Final = frozenset({Operation.GENERATE, Operation.EMBED, Operation.PULL})
 WITH_BODY: Final = frozenset({"POST", "PUT", "DELETE"})
-
-
-def _cannot(data: bytes) -> bool:
-    """Nor can it be written to but by `send`."""
-    return False
-
-
-def _stay() -> None:
-    """A server that is not ours cannot be told to hang up."""
 
 
 def _with_headers(request: Request, dialect: Dialect, headers: list[Header]) -> Request:

@@ -15,7 +15,7 @@ CODES: Final = {
 }
 
 
-def envelope(status: int, message: str) -> bytes:
-    """An error outside every dialect, in the shape that most SDKs can read."""
+def envelope(status: int, message: str, code: str | None = None) -> bytes:
+    """An error outside every dialect, in the shape that most SDKs can read.  code: without it that of the status."""
     kind = "invalid_request_error" if status < 500 else "server_error"
-    return json.encode({"error": {"message": message, "type": kind, "param": None, "code": CODES.get(status)}})
+    return json.encode({"error": {"message": message, "type": kind, "param": None, "code": code or CODES.get(status)}})

@@ -51,7 +51,7 @@ class Caller(msgspec.Struct, frozen=True):
 
     policies: those that hold for all its calls.  models: patterns of the names that it may ask for; None: all.
     scopes: None: all that its role may.  metered: it has limits or a budget.  user: whose key it is.
-    key_id: of a key of the database.
+    key_id: of a key of the database.  resumable: its calls are, where they do not say otherwise.
     """
 
     name: str | None = None
@@ -62,6 +62,7 @@ class Caller(msgspec.Struct, frozen=True):
     metered: bool = False
     user: str | None = None
     key_id: str | None = None
+    resumable: bool = False
 
     @property
     def bound(self) -> bool:
@@ -175,6 +176,7 @@ class Keys:
             metered=row.budget is not None or any(v is not None for v in msgspec.structs.astuple(row.limits)),
             user=row.user,
             key_id=row.id,
+            resumable=row.resumable,
         )
 
     def _policy(self, name: str) -> Policy:

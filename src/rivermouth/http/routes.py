@@ -58,7 +58,9 @@ class Routes:
         surfaces = [(d.name, s.prefix) for d, s in self._surfaces]
         openai = " or ".join(prefix for name, prefix in surfaces if name == OPENAI)
         heads = {
-            (name, prefix[1:].partition("/")[0]) for name, prefix in surfaces if name not in {OPENAI, *AT_THE_PORT}
+            (name, prefix[1:].partition("/")[0])
+            for name, prefix in surfaces
+            if name not in AT_THE_PORT and (OPENAI, prefix) not in surfaces
         }
         others = sorted({f"/{head}" for name, head in heads if name.startswith(head)})
         return (

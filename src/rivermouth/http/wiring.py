@@ -33,6 +33,7 @@ from rivermouth.http.origins import Origins
 from rivermouth.http.page import Page
 from rivermouth.http.persons import Persons
 from rivermouth.http.proxies import Proxies
+from rivermouth.http.resume import Logging, Resumption
 from rivermouth.http.routes import Routes
 from rivermouth.http.server import Server
 from rivermouth.loopback import is_loopback
@@ -113,6 +114,7 @@ class Wiring:
             pseudonym=self._services.pseudonyms.of,
             body_limit_bytes=config.http.body_limit_bytes,
             body_limit_s=BODY_LIMIT_S,
+            logging=Logging(self._services.logged, edition, config.http.base_path),
         )
         proxies = Proxies(config.http.trusted_proxies, config.http.proxy_headers)
         persons = Persons(self._services.accounts, keys, private=self._private(config, proxies))
@@ -173,6 +175,7 @@ class Wiring:
             front,
             chats=WholeBodies(chat_app([*handlers, description(handlers, __version__, base_path)])),
             page=Page(base_path),
+            resumption=Resumption(services.logged),
             platform=platform_app(self._desk(), __version__, base_path),
             rest=rest,
             base_path=base_path,
@@ -188,6 +191,7 @@ def _caller(name: str, key: KeyConfig, policies: Mapping[str, Policy]) -> Caller
         scopes=key.scopes,
         metered=key.budget is not None or key.limits != RateLimits(),
         user=key.user,
+        resumable=key.resumable,
     )
 
 

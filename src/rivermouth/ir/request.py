@@ -105,13 +105,35 @@ def instructions(talk: Sequence[Message]) -> tuple[tuple[Text, ...], tuple[Messa
     return tuple(p for m in talk[:lead] for p in m.parts if isinstance(p, Text)), tuple(talk[lead:])
 
 
+class FreeForm(msgspec.Struct, frozen=True):
+    """What a tool takes that wants text instead of arguments: any, or what a grammar allows."""
+
+    description: str | None = None
+    syntax: str | None = None
+    definition: str | None = None
+
+
+class Inside(msgspec.Struct, frozen=True):
+    """The two names of a tool that its client keeps in a namespace; here it has one, made of both."""
+
+    namespace: str
+    name: str
+
+
 class Tool(msgspec.Struct, frozen=True):
-    """A function the model may call.  `parameters` is a JSON schema of type object."""
+    """A function the model may call.  `parameters` is a JSON schema of type object.
+
+    free_form: the client's tool takes text.  What stands beside it says the same of a function of one text, `input`,
+    grammar included, for every target that has nothing but functions; a call's arguments are those of the function.
+    inside: where the client keeps it, if not among its own.
+    """
 
     name: str
     description: str | None = None
     parameters: dict[str, Any] = msgspec.field(default_factory=lambda: {"type": "object", "properties": {}})
     strict: bool | None = None
+    free_form: FreeForm | None = None
+    inside: Inside | None = None
 
 
 class Choose(StrEnum):
@@ -159,11 +181,15 @@ class Sampling(msgspec.Struct, frozen=True):
 
 
 class Thinking(msgspec.Struct, frozen=True):
-    """How hard to think.  `enabled` False forbids it; `effort` and `budget_tokens` are two ways to say how much."""
+    """How hard to think.  `enabled` False forbids it; `effort` and `budget_tokens` are two ways to say how much.
+
+    summary: how much of it the client wants to read ("auto", "concise", "detailed"), where thoughts are summarised.
+    """
 
     enabled: bool = True
     effort: str | None = None
     budget_tokens: int | None = None
+    summary: str | None = None
 
 
 class Local(msgspec.Struct, frozen=True):
@@ -203,6 +229,22 @@ class Original(msgspec.Struct, frozen=True):
     headers: dict[str, str] = {}
 
 
+class Keeping(msgspec.Struct, frozen=True, kw_only=True):
+    """What a client wants of a server that keeps answers.  Only such a server may serve it; see `unkept`.
+
+    store: the answer is to be kept, or is not; None leaves it to the server.  previous: the id of the kept answer that
+    this one goes on from.  background: answer at once with an id, and work on without a connection.
+    conversation: the id of the kept talk that this belongs to.  references: ids of kept items that stand in the input,
+    each with the field that names it.
+    """
+
+    store: bool | None = None
+    previous: str | None = None
+    background: bool = False
+    conversation: str | None = None
+    references: tuple[tuple[str, str], ...] = ()
+
+
 class Request(msgspec.Struct, frozen=True, kw_only=True):
     """One generation wanted.
 
@@ -212,6 +254,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     an upstream of the same dialect, given the original, may take such a request.
     unmodelled: fields of `original` that other targets go without: a loss for each, unless the original is used; made
     by `names.loss_names`.
+    kept: what is asked of a server that keeps answers; whoever serves it takes it off, and no dialect writes it.
     """
 
     model: str
@@ -234,6 +277,27 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     original: Original | None = None
     untranslatable: tuple[str, ...] = ()
     unmodelled: tuple[str, ...] = ()
+    kept: Keeping | None = None
+
+
+def unkept(request: Request) -> Request:
+    """The request as a server that keeps no answers serves it: to have one stored is a wish that it may leave unmet.
+
+    Raises `ApiError` where the answer would be another one: earlier turns that are only known by an id are not there.
+    """
+    kept = request.kept
+    if kept is None:
+        return request
+    if kept.previous is not None:
+        text = "no answers are kept here: send the whole talk as input"
+        raise invalid(text, "previous_response_id", "previous_response_not_found")
+    if kept.conversation is not None:
+        raise invalid("no conversations are kept here: send the whole talk as input", "conversation")
+    if kept.background:
+        raise invalid("no answers are kept here, so none can be made in the background", "background")
+    if kept.references:
+        raise invalid("no items are kept here: send the item itself", kept.references[0][0])
+    return msgspec.structs.replace(request, kept=None)
 
 
 def check_translatable(request: Request) -> None:

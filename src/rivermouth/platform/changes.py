@@ -39,6 +39,7 @@ class NewKey(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     models: tuple[Pattern, ...] | None = None
     policy: str | None = None
     user: Annotated[str, Meta(max_length=200)] | None = None
+    resumable: bool = False
     limits: RateLimits = RateLimits()
     budget: Budget | None = None
     expires_ns: Moment | None = None
@@ -52,6 +53,7 @@ class KeyChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     models: tuple[Pattern, ...] | UnsetType | None = UNSET
     policy: str | UnsetType | None = UNSET
     user: Annotated[str, Meta(max_length=200)] | UnsetType | None = UNSET
+    resumable: bool | UnsetType = UNSET
     limits: RateLimits | UnsetType = UNSET
     budget: Budget | UnsetType | None = UNSET
     expires_ns: Moment | UnsetType | None = UNSET

@@ -34,6 +34,7 @@ class KeyView(msgspec.Struct, frozen=True, kw_only=True):
     models: tuple[str, ...] | None = None
     policy: str | None = None
     user: str | None = None
+    resumable: bool = False
     limits: RateLimits = RateLimits()
     budget: Budget | None = None
     created_ns: int | None = None
@@ -60,6 +61,7 @@ def view_of(row: KeyRow, now_ns: int, *, used_ns: int | None = None, shadowed: b
         models=row.models,
         policy=row.policy,
         user=row.user,
+        resumable=row.resumable,
         limits=row.limits,
         budget=row.budget,
         created_ns=row.created_ns,
@@ -96,6 +98,7 @@ def configured_views(config: Config) -> Iterator[KeyView]:
             models=key.models,
             policy=key.policy,
             user=key.user,
+            resumable=key.resumable,
             limits=key.limits,
             budget=key.budget,
         )

@@ -28,6 +28,10 @@ KEEPALIVE_S: Final = 30.0
 _INLINE_BODY_BYTES: Final = 256 * 1024
 
 
+Take = Callable[[list[bytes]], bool]
+"""Takes what stands in pieces that have arrived, oldest first: all of it, or nothing and says False."""
+
+
 class Response(Protocol):
     """An answer whose head has arrived.  `headers` has lower-case names."""
 
@@ -45,11 +49,11 @@ class Response(Protocol):
         """
         ...
 
-    def straighten(self, data: bytes, head: bytes, tail: bytes, take: Callable[[bytes], bool]) -> None:
+    def straighten(self, data: bytes, head: bytes, tail: bytes, take: Take) -> None:
         """`onward` has just taken `data`: what comes next may be given to `take` instead, freed of these ends.
 
-        It is given only what arrives as `data` did, in one piece with nothing around it, begins with `head` and ends
-        with `tail`.  What `take` says False to, and everything else, goes to `onward` as before.
+        It is given only what arrives as `data` did, each piece in one with nothing around it, beginning with `head`
+        and ending with `tail`.  What `take` says False to, and everything else, goes to `onward` as before.
         """
         ...
 
@@ -165,7 +169,7 @@ class AiohttpResponse:
         except (aiohttp.ClientError, OSError) as error:
             return self._last_words(error)
 
-    def straighten(self, data: bytes, head: bytes, tail: bytes, take: Callable[[bytes], bool]) -> None:
+    def straighten(self, data: bytes, head: bytes, tail: bytes, take: Take) -> None:
         """This one gives nothing to `onward`."""
 
     async def close(self, *, complete: bool) -> None:

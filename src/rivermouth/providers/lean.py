@@ -27,7 +27,7 @@ from urllib.parse import urlsplit
 import httptools
 
 from rivermouth.ir.errors import ApiError, Kind
-from rivermouth.providers.client import DRAIN_S, KEEPALIVE_S, Response, trust
+from rivermouth.providers.client import DRAIN_S, KEEPALIVE_S, Response, Take, trust
 from rivermouth.providers.outbound import FROM_ENVIRONMENT, Outbound
 
 HIGH_BYTES: Final = 256 * 1024
@@ -202,7 +202,7 @@ class Connection(asyncio.Protocol):
         """Close the socket at once; what was not sent is not sent any more."""
         self._transport.abort()
 
-    def straighten(self, data: bytes, head: bytes, tail: bytes, take: Callable[[bytes], bool]) -> None:
+    def straighten(self, data: bytes, head: bytes, tail: bytes, take: Take) -> None:
         """See `client.Response`.  The way is there until the next bytes that do not fit it.
 
         The parser has to stand between two chunks, since it does not see those that go this way.
@@ -211,19 +211,16 @@ class Connection(asyncio.Protocol):
         if raw != b"%x\r\n%b\r\n" % (len(data), data):
             return
         tail += b"\r\n"
-        ends = len(head) + len(tail)
 
         def way(raw: bytes) -> bool:
-            size = raw.find(b"\r\n", 1, SIZE_DIGITS) + 2
-            if not raw.startswith(head, size) or not raw.endswith(tail) or len(raw) <= size + ends:
-                return False
-            if raw[:size] != b"%x\r\n" % (len(raw) - size - 2):
-                return False
             waiter = self._waiter
             if waiter is None or waiter.done():
                 return False
+            texts = _between(raw, head, tail)
+            if texts is None:
+                return False
             try:
-                return take(raw[size + len(head) : -len(tail)])
+                return take(texts)
             except Exception as error:  # it is the reader's, and raised where it reads
                 waiter.set_exception(error)
                 return True
@@ -278,6 +275,28 @@ class Connection(asyncio.Protocol):
             return False
         chunked = "chunked" in self.headers.get("transfer-encoding", "").lower()
         return not chunked and "content-length" not in self.headers
+
+
+def _between(raw: bytes, head: bytes, tail: bytes) -> list[bytes] | None:
+    """What stands between these ends in each of the HTTP chunks, of which there are only whole ones; None where that
+    is not so.  A busy loop reads several at once."""
+    texts: list[bytes] = []
+    at, whole = 0, len(raw)
+    while at < whole:
+        start = raw.find(b"\r\n", at + 1, at + SIZE_DIGITS) + 2
+        if not raw.startswith(head, start):
+            return None
+        digits = raw[at : start - 2]
+        try:
+            size = int(digits, 16)
+        except ValueError:
+            return None
+        end = start + size + 2
+        if end > whole or b"%x" % size != digits or not raw.endswith(tail, start + len(head), end):
+            return None
+        texts.append(raw[start + len(head) : end - len(tail)])
+        at = end
+    return texts
 
 
 class LeanClient:
@@ -405,7 +424,7 @@ class LeanResponse:
             text = "the connection to the upstream was cut in the middle of its answer"
             raise self._failure(Kind.TRUNCATED, text) from None
 
-    def straighten(self, data: bytes, head: bytes, tail: bytes, take: Callable[[bytes], bool]) -> None:
+    def straighten(self, data: bytes, head: bytes, tail: bytes, take: Take) -> None:
         if self._inflate is None:
             self._connection.straighten(data, head, tail, take)
 

@@ -37,10 +37,10 @@ class Onward(Protocol):
         """False when the batch has to be fetched instead."""
         ...
 
-    def plain(self, part: int, upstream: Stencil) -> Callable[[bytes], bool] | None:
-        """After a batch that was one text delta of this part: what takes the text of further ones, untranslated.
+    def plain(self, part: int, upstream: Stencil) -> Callable[[list[bytes]], bool] | None:
+        """After a batch that was one text delta of this part: what takes the texts of further ones, untranslated.
 
-        upstream: what stands around the text in a frame.  It is called with plain text (`wire.stencil`) or any other
+        upstream: what stands around the text in a frame.  It is called with plain texts (`wire.stencil`) or any other
         bytes, and says False when they have to go the long way; it holds until anything else is taken.
         """
         ...

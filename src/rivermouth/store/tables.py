@@ -10,7 +10,7 @@ from typing import Final
 
 from sqlalchemy import BigInteger, Column, Index, Integer, MetaData, String, Table, Text
 
-HEAD: Final = "platform_0001"
+HEAD: Final = "resume_0001"
 """The newest migration.  A database that already says so is used as it is, without loading Alembic."""
 
 metadata: Final = MetaData()

@@ -129,3 +129,21 @@ def _parse(block: bytes) -> Frame | None:
         elif field == b"event":
             name = value.decode("utf-8", "replace")
     return Frame(name, b"\n".join(lines)) if lines else None
+
+
+def with_offset(data: bytes, before: int) -> bytes:
+    """The same events; the last one bears as its `id:` how many bytes of the stream there are up to its end.
+
+    data: whole events, behind `before` bytes of the stream.  What ends in no event (a comment) stays as it is: an `id:`
+    without data is no event, and there are clients that fail on it.
+    """
+    newline = b"\r\n" if data.endswith(b"\r\n") else b"\n"
+    ending = newline * 2
+    last = data.removesuffix(ending).rpartition(ending)[2]
+    if not data.endswith(ending) or not any(line.startswith(b"data:") for line in last.split(newline)):
+        return data
+    size = before + len(data) + len(b"id: ") + len(newline)
+    digits = 1
+    while len(b"%d" % (size + digits)) > digits:
+        digits += 1
+    return b"%bid: %d%b" % (data[: -len(newline)], size + digits, ending)

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from rivermouth.dialects.anthropic import DIALECT
+from rivermouth.dialects.anthropic.errors import encode_stream_error
 from rivermouth.ir.errors import ADVICE, ApiError, Kind, invalid
 
 
@@ -91,3 +92,22 @@ def test_an_upstreams_error(status: int, body: bytes, kind: Kind, code: str | No
     error = DIALECT.parse_error(status, {}, body)
     assert (error.kind, error.code) == (kind, code)
     assert error.message
+
+
+@pytest.mark.fault("F15")
+@pytest.mark.parametrize("kind", Kind)
+def test_an_error_in_a_stream_says_in_words_whether_it_may_pass_where_its_type_does_not(kind: Kind) -> None:
+    """opencode asks again after an error in a stream only where type or words tell it to."""
+    passing = kind in (Kind.TIMEOUT, Kind.NETWORK, Kind.UPSTREAM, Kind.TRUNCATED)
+    assert streamed(ApiError(kind, "m")) == ("m; try again later" if passing else "m")
+
+
+def test_the_words_that_tell_to_try_again_come_once_and_never_with_a_spent_quota() -> None:
+    assert streamed(ApiError(Kind.UPSTREAM, "busy, try again later")) == "busy, try again later"
+    assert streamed(ApiError(Kind.RATE_LIMITED, "m", code="insufficient_quota")) == "m"
+
+
+def streamed(error: ApiError) -> str:
+    (frame,) = DIALECT.reader().feed(encode_stream_error(error, "01J"))
+    message: str = json.loads(frame.data)["error"]["message"]
+    return message

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from rivermouth.dialects.openai_chat import DIALECT
 from rivermouth.dialects.openai_chat.decoder import CHOICES_CAP, Decoder
-from rivermouth.dialects.openai_chat.tables import FINISH_FAILED, FINISH_IN
 from rivermouth.ir.errors import Kind, WireError
 from rivermouth.ir.events import (
     Error,
@@ -28,6 +27,7 @@ from rivermouth.ir.events import (
 )
 from rivermouth.ir.grammar import Grammar
 from rivermouth.ir.request import Reasoning, Text, ToolCall
+from rivermouth.vendors.openai.finish import FINISH_FAILED, FINISH_IN
 from rivermouth.wire.frame import Frame
 from tests.dialects.openai_chat.case import (
     DONE,

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rivermouth.dialects.openai_chat import DIALECT
-from rivermouth.dialects.openai_chat.failures import MESSAGE_CHARS, encode_stream_error, mask
+from rivermouth.dialects.openai_chat.failures import encode_stream_error
 from rivermouth.ir.errors import ADVICE, ApiError, Kind, invalid
+from rivermouth.vendors.openai.failures import MESSAGE_CHARS, mask
 from tests.strategies import errors
 
 STATUS_TYPE_CODE = {

@@ -4,9 +4,10 @@ import json
 
 import pytest
 
-from rivermouth.dialects.openai_chat.models import encode_model, encode_models, parse_models
+from rivermouth.dialects.openai_chat.models import encode_model, encode_models
 from rivermouth.ir.errors import WireError
 from rivermouth.ir.reply import ModelInfo
+from rivermouth.vendors.openai.models import parse_models
 from tests.dialects.openai_chat.case import route
 
 

@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rivermouth.dialects.openai_chat import DIALECT
-from rivermouth.dialects.openai_chat.parse import CUSTOM_PARAMETERS
 from rivermouth.dialects.openai_chat.shapes import ChatRequest
 from rivermouth.ir.errors import ApiError, Kind
 from rivermouth.ir.request import (
     Choose,
     Format,
+    FreeForm,
     Message,
     ResponseFormat,
     Role,
@@ -23,6 +23,7 @@ from rivermouth.ir.request import (
     Tool,
     ToolChoice,
 )
+from rivermouth.vendors.openai import free_form
 from tests.dialects.openai_chat.case import body, parse, route
 
 WEATHER = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}
@@ -177,7 +178,8 @@ def test_functions_of_before_2023_are_tools_called_one_at_a_time() -> None:
 def test_a_free_form_tool_is_wrapped_and_its_grammar_told() -> None:
     grammar = {"type": "grammar", "grammar": {"syntax": "lark", "definition": "start: WORD"}}
     (tool,) = parse(tools=[{"type": "custom", "custom": {"name": "sh", "description": "d", "format": grammar}}]).tools
-    assert (tool.name, tool.parameters) == ("sh", CUSTOM_PARAMETERS)
+    assert (tool.name, tool.parameters) == ("sh", free_form.PARAMETERS)
+    assert tool.free_form == FreeForm("d", "lark", "start: WORD")
     assert tool.description is not None
     assert tool.description.startswith("d\n\n")
     assert "start: WORD" in tool.description

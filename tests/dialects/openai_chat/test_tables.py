@@ -4,11 +4,12 @@ import pytest
 
 from rivermouth.dialects.openai_chat import DIALECT, tables
 from rivermouth.dialects.openai_chat.build import LOSSES, SAMPLING
-from rivermouth.dialects.openai_chat.failures import CODE_KINDS, TYPE_KINDS, WORDS
 from rivermouth.dialects.openai_chat.shapes import ChatRequest
 from rivermouth.ir.errors import Kind
 from rivermouth.ir.events import PartKind, Reason
 from rivermouth.ir.request import Choose, Format, Sampling
+from rivermouth.vendors.openai.failures import CODE_KINDS, TYPE_KINDS, WORDS
+from rivermouth.vendors.openai.finish import FINISH_FAILED, FINISH_IN
 
 
 @pytest.mark.parametrize(
@@ -25,8 +26,8 @@ def test_tables_towards_the_wire_are_total(table: dict[object, object], keys: ty
 
 
 def test_what_goes_out_is_read_back_as_the_same() -> None:
-    assert {r: tables.FINISH_IN[word] for r, word in tables.FINISH_OUT.items()} == {r: r for r in Reason}
-    assert set(tables.FINISH_IN).isdisjoint(tables.FINISH_FAILED)
+    assert {r: FINISH_IN[word] for r, word in tables.FINISH_OUT.items()} == {r: r for r in Reason}
+    assert set(FINISH_IN).isdisjoint(FINISH_FAILED)
     assert set(tables.CHOOSE_IN.values()) == set(Choose) - {Choose.NAMED}
 
 

@@ -42,6 +42,7 @@ from rivermouth.ir.media import sentence
 from rivermouth.wire import json, sse
 from rivermouth.wire.stencil import Stencil
 
+_STOP: Final = b'event: content_block_stop\ndata: {"type":"content_block_stop","index":%d}\n\n'
 MESSAGE_STOP: Final = sse.event("message_stop", b'{"type":"message_stop"}')
 _TAIL: Final = b"}}\n\n"
 _NOBODY: Final = -1
@@ -187,7 +188,7 @@ class Encoder:
 
     def _on_error(self, event: Error, out: list[bytes]) -> None:
         out[:0] = self._unsent
-        self._drain(out)
+        self._drain(out, cut=True)
         out.append(encode_stream_error(event.error, self._answer.id))
         self._done = True
 
@@ -196,14 +197,14 @@ class Encoder:
         while self._now is None and self._waiting:
             self._promote(out)
 
-    def _drain(self, out: list[bytes]) -> None:
+    def _drain(self, out: list[bytes], *, cut: bool = False) -> None:
         """Writes and closes whatever has started, in order.  Arguments that are not whole yet are not mended."""
         while self._now is not None or self._waiting:
             if self._now is None:
                 self._promote(out)
             else:
                 self._now.args = None
-                self._release(out)
+                self._release(out, cut=cut)
 
     def _promote(self, out: list[bytes]) -> None:
         """The earliest waiting part takes the wire, with all that it said."""
@@ -222,8 +223,11 @@ class Encoder:
             tool_id = tool_id_to_wire(part.start.id or "")
             self._open(part, {"type": "tool_use", "id": tool_id, "name": part.start.name, "input": {}}, out)
 
-    def _release(self, out: list[bytes]) -> None:
-        """Ends the part that holds the wire: its signature or odd arguments first, then the block."""
+    def _release(self, out: list[bytes], *, cut: bool = False) -> None:
+        """Ends the part that holds the wire: its signature or odd arguments first, then the block.
+
+        A call that was cut stays open: agents run a call when its block ends, and an error comes too late for them.
+        """
         part = self._now
         assert part is not None
         self._now = None
@@ -239,7 +243,8 @@ class Encoder:
         elif part.args and (text := "".join(part.args)).strip():
             out.append(self._head + json.encode(arguments.to_object(text).decode()) + _TAIL)
         if self._hot == start.part:
-            out.append(b'event: content_block_stop\ndata: {"type":"content_block_stop","index":%d}\n\n' % self._index)
+            if not (cut and start.kind is PartKind.TOOL):
+                out.append(_STOP % self._index)
             self._index += 1
             self._hot = _NOBODY
 

@@ -11,8 +11,10 @@ from rivermouth.dialects.anthropic.tables import (
     BILLING,
     CONTEXT_TOO_LONG,
     KINDS,
+    PASSING,
     PROMPT_TOO_LONG,
     QUOTA,
+    TRY_AGAIN,
     WORDINGS,
     Wording,
 )
@@ -40,17 +42,24 @@ def encode_error(error: ApiError, call_id: str) -> Failure:
     """An error before the first byte of the answer.  `x-should-retry` says whether the SDK may try again."""
     wording = _wording(error)
     own = error.status != ADVICE[error.kind].status
-    retry = error.retryable and wording is not BILLING
     return Failure(
         status=error.status if own else wording.status,
         body=json.encode(_body(error, call_id)),
-        headers={"x-should-retry": "true" if retry else "false"},
+        headers={"x-should-retry": "true" if _may_pass(error) else "false"},
     )
 
 
 def encode_stream_error(error: ApiError, call_id: str) -> bytes:
-    """An error after the first byte: the last frame of the stream."""
-    return sse.event("error", json.encode(_body(error, call_id)))
+    """An error after the first byte: the last frame of the stream.
+
+    There is no header to say that it may pass, so its words do, where its type does not: opencode tells by them
+    whether it asks again.
+    """
+    body = _body(error, call_id)
+    said = body["error"]
+    if _may_pass(error) and said["type"] not in PASSING and TRY_AGAIN not in said["message"]:
+        said["message"] += f"; {TRY_AGAIN}"
+    return sse.event("error", json.encode(body))
 
 
 def parse_error(status: int, headers: Mapping[str, str], body: bytes) -> ApiError:
@@ -69,6 +78,10 @@ def parse_stream_error(data: bytes) -> ApiError:
     except WireError:
         envelope = _Envelope()
     return _read(envelope, Kind.UPSTREAM, "the upstream reported an error")
+
+
+def _may_pass(error: ApiError) -> bool:
+    return error.retryable and _wording(error) is not BILLING
 
 
 def _wording(error: ApiError) -> Wording:

@@ -17,11 +17,18 @@ from rivermouth.wire import json, sse
 from rivermouth.wire.frame import Frame
 
 
+class _Typed(msgspec.Struct, frozen=True):
+    type: str = ""
+
+
 class _Indexed(msgspec.Struct):
     index: int
+    content_block: _Typed = _Typed()
 
 
 _indexed = json.typed(_Indexed)
+_CALLS = "tool_use"
+"""How the types of blocks end that somebody runs when they are whole."""
 
 
 class Relay:
@@ -33,7 +40,7 @@ class Relay:
         self._answer = answer
         self._begun = False
         self._done = False
-        self._open: list[int] = []  # wire indexes of the blocks that were passed and not closed
+        self._open: list[int] = []  # wire indexes of the blocks that an error closes
 
     def feed(self, frame: Frame, events: list[Event]) -> bytes:
         if self._done or frame.data == b"[DONE]":
@@ -43,7 +50,9 @@ class Relay:
         name, data = frame_type(frame), json.line_safe(frame.data)
         match name:
             case "content_block_start":
-                self._open.append(json.decode_as(_indexed, data).index)
+                begun = json.decode_as(_indexed, data)
+                if not begun.content_block.type.endswith(_CALLS):
+                    self._open.append(begun.index)
             case "content_block_stop":
                 index = json.decode_as(_indexed, data).index
                 self._open = [i for i in self._open if i != index]
@@ -59,7 +68,10 @@ class Relay:
         return sse.event(name, data.replace(b"\n", b"\ndata: ")) if name else sse.data(data)
 
     def fail(self, error: ApiError) -> bytes:
-        """Closes the blocks that are open, in order, and says the error.  Nothing comes after it."""
+        """Closes the blocks that are open, in order, and says the error.  Nothing comes after it.
+
+        A call stays open: agents run a call when its block ends, and the error comes too late for them.
+        """
         if self._done:
             return b""
         self._done = True

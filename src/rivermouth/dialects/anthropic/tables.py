@@ -54,6 +54,9 @@ WORDINGS: Final[dict[Kind, Wording]] = {
     Kind.CANCELLED: Wording(499, "api_error"),
     Kind.INTERNAL: Wording(500, "api_error"),
 }
+PASSING: Final = frozenset({"rate_limit_error", "overloaded_error"})
+"""The types that say by themselves that the same call may succeed later."""
+TRY_AGAIN: Final = "try again later"
 QUOTA: Final = "insufficient_quota"
 BILLING: Final = Wording(402, "billing_error")
 KINDS: Final[dict[str, Kind]] = {

@@ -197,13 +197,17 @@ class Encoder:
         out += _deltas(self._head, arguments, _ARGS_TAIL)
 
     def _release(self, out: list[bytes], *, whole: bool = True) -> None:
-        """Ends the part that holds the wire.  A whole call without arguments gets an empty object."""
+        """Ends the part that holds the wire.  A whole call without arguments gets an empty object.
+
+        A call that is not whole stays open: who waits for its end would run it.
+        """
         now = self._now
         assert now is not None
         if now.kind is PartKind.TOOL:
             if whole and not self._said:
                 self._argue("{}", out)
-            out.append(_end(b"tool-call-end", self._calls))
+            if whole:
+                out.append(_end(b"tool-call-end", self._calls))
             self._calls += 1
         elif self._said:
             out.append(_end(b"content-end", self._blocks))

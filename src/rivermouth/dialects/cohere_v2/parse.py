@@ -113,8 +113,9 @@ def _tool(tool: _Tool, index: int, strict: bool | None) -> Tool:
     if tool.type != "function" or not function.name:
         field = "type" if function.name else "function.name"
         raise invalid("a tool is a function with a name", f"tools[{index}].{field}")
-    parameters = {} if function.parameters is None else {"parameters": function.parameters}
-    return Tool(function.name, function.description, strict=strict, **parameters)
+    if function.parameters is None:
+        return Tool(function.name, function.description, strict=strict)
+    return Tool(function.name, function.description, function.parameters, strict)
 
 
 def _choice(word: str | None) -> ToolChoice | None:

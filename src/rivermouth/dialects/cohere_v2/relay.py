@@ -16,8 +16,6 @@ from rivermouth.ir.events import Error, Event, Finish
 from rivermouth.wire import json, sse
 from rivermouth.wire.frame import Frame
 
-_ENDS: Final[dict[str, bytes]] = {"content-start": b"content-end", "tool-call-start": b"tool-call-end"}
-_STARTS: Final[dict[str, str]] = {end.decode(): start for start, end in _ENDS.items()}
 _PLAIN: Final = b"event: content-delta\ndata: "
 
 
@@ -30,7 +28,7 @@ class Relay:
         self._answer = answer
         self._begun = False
         self._done = False
-        self._open: dict[tuple[str, int], None] = {}  # blocks and calls that were passed and not closed
+        self._open: list[int] = []  # indexes of the texts that were passed and not closed
 
     def feed(self, frame: Frame, events: list[Event]) -> bytes:
         """The bytes for one frame; b"" for one that is not the client's to see."""
@@ -44,10 +42,11 @@ class Relay:
         name = frames.frame_type(frame)
         if name == frames.DONE or (name == "message-start" and self._begun):
             return b""
-        if name in _ENDS:
-            self._open[name, _index(data)] = None
-        elif name in _STARTS:
-            self._open.pop((_STARTS[name], _index(data)), None)
+        if name == "content-start":
+            self._open.append(_index(data))
+        elif name == "content-end":
+            index = _index(data)
+            self._open = [each for each in self._open if each != index]
         elif name == "message-start":
             self._begun = True
         elif name == "message-end":
@@ -58,14 +57,14 @@ class Relay:
         return sse.event(name, data) if name else sse.data(data)
 
     def fail(self, error: ApiError) -> bytes:
-        """Closes what is open, in order, and says the error.  Nothing comes after it."""
+        """Closes the texts that are open, in order, and says the error.  Nothing comes after it.
+
+        A call stays open: who waits for its end would run it.
+        """
         if self._done:
             return b""
         self._done = True
-        closed = [
-            sse.event(_ENDS[start].decode(), b'{"type":"%b","index":%d}' % (_ENDS[start], index))
-            for start, index in self._open
-        ]
+        closed = [sse.event("content-end", b'{"type":"content-end","index":%d}' % index) for index in self._open]
         return b"".join([*closed, stream_error(error, self._answer.id)])
 
 

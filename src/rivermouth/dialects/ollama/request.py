@@ -244,8 +244,9 @@ def _tool(index: int, tool: _Tool) -> Tool:
     if tool.type != "function" or not function.name:
         field = "type" if function.name else "function.name"
         raise invalid("a tool is a function with a name", f"tools[{index}].{field}")
-    parameters = {} if function.parameters is None else {"parameters": function.parameters}
-    return Tool(function.name, function.description, strict=function.strict, **parameters)
+    if function.parameters is None:
+        return Tool(function.name, function.description, strict=function.strict)
+    return Tool(function.name, function.description, function.parameters, function.strict)
 
 
 def _message(message: _Message, index: int, pairing: _Pairing) -> Message:

@@ -41,12 +41,14 @@ from rivermouth.dialects.openai_chat.build import LOSSES, NAME, PATH, build_requ
 from rivermouth.dialects.openai_chat.decoder import Decoder
 from rivermouth.dialects.openai_chat.embeddings import build_embed, encode_embed, parse_embed, parse_embed_reply
 from rivermouth.dialects.openai_chat.encoder import Encoder
-from rivermouth.dialects.openai_chat.failures import encode_error, parse_error
-from rivermouth.dialects.openai_chat.limits import limit_headers
-from rivermouth.dialects.openai_chat.models import encode_model, encode_models, parse_models
+from rivermouth.dialects.openai_chat.failures import encode_error
+from rivermouth.dialects.openai_chat.models import encode_model, encode_models
 from rivermouth.dialects.openai_chat.parse import parse_request
 from rivermouth.dialects.openai_chat.relay import Relay, relay_reply
 from rivermouth.dialects.openai_chat.reply import encode_reply, parse_reply
+from rivermouth.vendors.openai.failures import parse_error
+from rivermouth.vendors.openai.limits import limit_headers
+from rivermouth.vendors.openai.models import parse_models
 from rivermouth.wire import sse
 
 STREAM_TYPE: Final = "text/event-stream; charset=utf-8"

@@ -10,13 +10,10 @@ from typing import Any, Final
 
 from rivermouth.dialects.dialect import Outgoing
 from rivermouth.dialects.openai_chat.outgoing import write_messages
-from rivermouth.dialects.openai_chat.splice import write
-from rivermouth.dialects.openai_chat.tables import BUDGET_EFFORTS, FORMAT_OUT
-from rivermouth.ir.errors import WireError
+from rivermouth.dialects.openai_chat.tables import FORMAT_OUT
 from rivermouth.ir.request import (
     Choose,
     Format,
-    Original,
     Request,
     ResponseFormat,
     Sampling,
@@ -25,6 +22,8 @@ from rivermouth.ir.request import (
     ToolChoice,
     check_translatable,
 )
+from rivermouth.vendors.openai.efforts import write_effort
+from rivermouth.vendors.openai.repeat import repeated
 from rivermouth.wire import json
 
 NAME: Final = "openai_chat"
@@ -63,7 +62,7 @@ def build_request(request: Request, model: str) -> Outgoing:
     """The call to make.  Raises `ApiError` for a part that this dialect cannot say and that must not be left out."""
     original = request.original
     if original is not None and original.dialect == NAME:
-        return Outgoing(path=PATH, body=_as_it_came(original, request, model))
+        return Outgoing(path=PATH, body=repeated(original, request, model))
     check_translatable(request)
     losses = list(request.unmodelled)
     fields: dict[str, Any] = {"model": model, "messages": write_messages(request, losses)}
@@ -77,28 +76,6 @@ def build_request(request: Request, model: str) -> Outgoing:
     if request.stream:
         fields |= {"stream": True, "stream_options": {"include_usage": True}}
     return Outgoing(path=PATH, body=json.encode(fields), losses=tuple(dict.fromkeys(losses)))
-
-
-def _as_it_came(original: Original, request: Request, model: str) -> bytes:
-    """Usage is always asked for, since every call is counted; the relay keeps it from a client that did not ask."""
-    fields = dict(original.fields)
-    fields["model"] = json.raw(model)
-    if request.stream:
-        fields["stream"] = json.raw(value=True)
-        fields["stream_options"] = _stream_options(fields.get("stream_options"))
-    else:
-        if "stream" in fields:
-            fields["stream"] = json.raw(value=False)
-        fields.pop("stream_options", None)
-    return write(fields)
-
-
-def _stream_options(sent: json.Raw | None) -> json.Raw:
-    try:
-        options = json.fields(sent) if sent is not None else {}
-    except WireError:  # null
-        options = {}
-    return json.Raw(write({**options, "include_usage": json.raw(value=True)}))
 
 
 def _limits(request: Request) -> dict[str, Any]:
@@ -142,15 +119,7 @@ def _choice(choice: ToolChoice) -> Any:
 
 
 def _thinking(thinking: Thinking | None, losses: list[str]) -> dict[str, Any]:
-    if thinking is None:
-        return {}
-    if not thinking.enabled:
-        return {"reasoning_effort": "none"}
-    budget = thinking.budget_tokens
-    if budget is not None:
-        losses.append("thinking.budget_tokens")
-    named = next(word for least, word in BUDGET_EFFORTS if budget >= least) if budget is not None else "medium"
-    return {"reasoning_effort": thinking.effort or named}
+    return {} if thinking is None else {"reasoning_effort": write_effort(thinking, losses)}
 
 
 def _format(wanted: ResponseFormat | None) -> dict[str, Any]:

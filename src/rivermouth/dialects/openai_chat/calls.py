@@ -7,11 +7,9 @@ from collections.abc import Callable
 from rivermouth.dialects.openai_chat.shapes import CustomCall, FunctionCall, ToolCallShape
 from rivermouth.ir.errors import ApiError, Kind, WireError
 from rivermouth.ir.events import ArgsDelta, Event, PartEnd, PartKind, PartStart
+from rivermouth.vendors.openai import free_form
 from rivermouth.wire import json
 from rivermouth.wire.frame import FRAME_CAP_BYTES
-
-CUSTOM_HEAD = '{"input":"'
-CUSTOM_TAIL = '"}'
 
 
 class Call:
@@ -59,7 +57,7 @@ class Calls:
             return
         if isinstance(body, CustomCall):
             call.custom = True
-            text = json.encode(body.input).decode()[1:-1] if body.input else ""
+            text = free_form.inner(body.input) if body.input else ""
         else:
             text = _arguments(body)
         if call.part is None and name is not None:
@@ -79,7 +77,7 @@ class Calls:
         for call in self._calls:
             if call.part is not None:
                 if call.custom:
-                    events.append(ArgsDelta(call.part, CUSTOM_TAIL))
+                    events.append(ArgsDelta(call.part, free_form.TAIL))
                 events.append(PartEnd(call.part))
                 call.part = None
             elif call.pending:
@@ -120,7 +118,7 @@ class Calls:
             self._by_id[call.id] = call
         events.append(PartStart(call.part, PartKind.TOOL, self._choice, call.id, name))
         if call.custom:
-            events.append(ArgsDelta(call.part, CUSTOM_HEAD))
+            events.append(ArgsDelta(call.part, free_form.HEAD))
         events.extend(ArgsDelta(call.part, text) for text in call.pending)
         self._pending_chars -= sum(map(len, call.pending))
         call.pending.clear()

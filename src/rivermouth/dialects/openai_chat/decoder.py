@@ -6,7 +6,6 @@ import hashlib
 from typing import Any, Final
 
 from rivermouth.dialects.openai_chat.calls import Calls
-from rivermouth.dialects.openai_chat.failures import mask, read_error
 from rivermouth.dialects.openai_chat.shapes import (
     ChoiceShape,
     Chunk,
@@ -15,11 +14,8 @@ from rivermouth.dialects.openai_chat.shapes import (
     MediaShape,
     ReasoningDetail,
     ToolCallShape,
-    UsageShape,
 )
-from rivermouth.dialects.openai_chat.tables import FINISH_FAILED, FINISH_IN
 from rivermouth.dialects.openai_chat.template import LEARN_CAP, PROBE, PROBE_TEXT, cut
-from rivermouth.dialects.openai_chat.usage import read_usage
 from rivermouth.ir.errors import ApiError, Kind, WireError, truncated
 from rivermouth.ir.events import (
     Error,
@@ -38,6 +34,9 @@ from rivermouth.ir.events import (
     Warn,
 )
 from rivermouth.ir.request import Request
+from rivermouth.vendors.openai.failures import mask, read_error
+from rivermouth.vendors.openai.finish import FINISH_FAILED, FINISH_IN
+from rivermouth.vendors.openai.usage import UsageShape, read_usage
 from rivermouth.wire import json
 from rivermouth.wire.frame import FRAME_CAP_BYTES, Frame
 from rivermouth.wire.stencil import Stencil

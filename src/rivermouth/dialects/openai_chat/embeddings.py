@@ -13,11 +13,11 @@ from typing import Any, Final
 from rivermouth.dialects.dialect import Answer, Outgoing, Route
 from rivermouth.dialects.openai_chat.parse import NAME, read_fields, wrong_type
 from rivermouth.dialects.openai_chat.shapes import EmbeddingReply, EmbeddingRequest
-from rivermouth.dialects.openai_chat.splice import write
 from rivermouth.ir.errors import WireError, invalid
 from rivermouth.ir.names import loss_names, model_name, unread
 from rivermouth.ir.reply import EmbedReply
 from rivermouth.ir.request import EmbedRequest, Original
+from rivermouth.vendors.openai.splice import write
 from rivermouth.wire import json
 
 PATH: Final = "/embeddings"

@@ -7,8 +7,7 @@ from typing import Any, Final
 from rivermouth.dialects.dialect import ROLE_EVERY, ROLE_WITH_CONTENT, Answer
 from rivermouth.dialects.openai_chat.failures import encode_stream_error
 from rivermouth.dialects.openai_chat.tables import DELTA_MEMBER, FINISH_OUT
-from rivermouth.dialects.openai_chat.usage import write_usage
-from rivermouth.ir.errors import ApiError, Kind, WireError
+from rivermouth.ir.errors import ApiError, Kind
 from rivermouth.ir.events import (
     ArgsDelta,
     Error,
@@ -28,6 +27,8 @@ from rivermouth.ir.events import (
 )
 from rivermouth.ir.lanes import WAITING_CAP_CHARS, Lanes, Said
 from rivermouth.ir.request import Request
+from rivermouth.vendors.openai import free_form
+from rivermouth.vendors.openai.usage import write_usage
 from rivermouth.wire import json, sse
 from rivermouth.wire.stencil import Stencil
 
@@ -241,7 +242,7 @@ class Encoder:
             self._take_turns(self._lanes.close(event.part), out)
         if call is not None:
             self._whole_chars -= sum(map(len, call.held))
-            custom = {"name": call.name, "input": custom_input("".join(call.held))}
+            custom = {"name": call.name, "input": free_form.unwrap("".join(call.held))}
             out += (head, b'"id":', _encode(call.id), b',"type":"custom","custom":', _encode(custom), b"}]", self._tail)
 
     def _signature(self, event: Signature, out: list[bytes]) -> None:
@@ -321,16 +322,6 @@ def custom_tools(request: Request | None) -> frozenset[str]:
     if b'"custom"' not in raw:
         return frozenset()
     return frozenset(t["custom"]["name"] for t in json.decode(raw) if isinstance(t.get("custom"), dict))
-
-
-def custom_input(arguments: str) -> str:
-    """The text of a free-form call out of its wrapping; what the model wrote instead, if it broke the wrapping."""
-    try:
-        value = json.decode(arguments.encode())
-    except WireError:
-        return arguments
-    text = value.get("input") if isinstance(value, dict) else None
-    return text if isinstance(text, str) else arguments
 
 
 def _client_fields(request: Request | None) -> dict[str, bytes]:

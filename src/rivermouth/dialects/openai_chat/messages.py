@@ -7,7 +7,6 @@ are absent parts (F21).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
@@ -28,12 +27,9 @@ from rivermouth.ir.request import (
     ToolResult,
     instructions,
 )
+from rivermouth.vendors.openai import free_form
+from rivermouth.vendors.openai.links import LINK, split_data_uri
 from rivermouth.wire import json
-
-_DATA_URI: Final = re.compile(
-    r"data:(?P<type>[\w.+-]+/[\w.+-]+)?(?:;[\w=.-]+)*;base64,(?P<data>[A-Za-z0-9+/=_\s-]*)", re.I
-)
-_LINK: Final = re.compile(r"https?://\S+", re.I)
 
 
 class Talk(NamedTuple):
@@ -74,16 +70,6 @@ def _close_results(talk: list[Message], results: list[ToolResult]) -> None:
         results.clear()
 
 
-def split_data_uri(link: str, param: str) -> tuple[str | None, str] | None:
-    """(media type, base64) of a `data:` URI; None for any other link.  Raises `ApiError` for one that is not base64."""
-    if link[:5].lower() != "data:":
-        return None
-    found = _DATA_URI.fullmatch(link)
-    if found is None:
-        raise invalid("a data: URI must be base64, as in data:image/png;base64,...", param)
-    return found["type"], "".join(found["data"].split())
-
-
 # -- parts ------------------------------------------------------------------------------------------------------------
 
 
@@ -110,7 +96,7 @@ def _image(part: ContentPart, at: str) -> Part:
     inline = split_data_uri(url, f"{at}.image_url.url")
     if inline is not None:
         return Image(media_type=inline[0] or "image/png", data=inline[1], detail=detail)
-    if _LINK.fullmatch(url) is None:
+    if LINK.fullmatch(url) is None:
         raise invalid("an image is an http(s) URL or a data: URI", f"{at}.image_url.url")
     return Image(url=url, detail=detail)
 
@@ -130,7 +116,7 @@ def _file(part: ContentPart, at: str) -> Part:
     inline = split_data_uri(wire.file_data, f"{at}.file.file_data")
     if inline is not None:
         return File(media_type=inline[0] or "application/pdf", data=inline[1], name=wire.filename)
-    if _LINK.fullmatch(wire.file_data):
+    if LINK.fullmatch(wire.file_data):
         return File(url=wire.file_data, name=wire.filename)
     return File(media_type="application/pdf", data=wire.file_data, name=wire.filename)
 
@@ -215,7 +201,7 @@ def _call(call: ToolCallShape, at: str) -> ToolCall:
     if not call.id:
         raise invalid("a tool call needs its id", f"{at}.id")
     if call.custom is not None and call.custom.name:
-        return ToolCall(call.id, call.custom.name, json.encode({"input": call.custom.input or ""}).decode())
+        return ToolCall(call.id, call.custom.name, free_form.wrap(call.custom.input or ""))
     if call.function is None or not call.function.name:
         raise invalid("a tool call needs the function's name", f"{at}.function.name")
     return ToolCall(call.id, call.function.name, _arguments(call.function.arguments))

@@ -10,16 +10,18 @@ from rivermouth.dialects.openai_chat.shapes import (
     ChatRequest,
     FormatShape,
     FunctionShape,
+    Grammar,
     Named,
     ReasoningShape,
     ToolShape,
 )
-from rivermouth.dialects.openai_chat.tables import CHOOSE_IN, EFFORTS, FORMAT_IN, RANGES
+from rivermouth.dialects.openai_chat.tables import CHOOSE_IN, FORMAT_IN, RANGES
 from rivermouth.ir.errors import ApiError, WireError, invalid
 from rivermouth.ir.names import loss_names, model_name, unread
 from rivermouth.ir.request import (
     Choose,
     Format,
+    FreeForm,
     Original,
     Request,
     ResponseFormat,
@@ -28,6 +30,8 @@ from rivermouth.ir.request import (
     Tool,
     ToolChoice,
 )
+from rivermouth.vendors.openai import free_form
+from rivermouth.vendors.openai.efforts import read_effort
 from rivermouth.wire import json
 
 NAME: Final = "openai_chat"
@@ -39,14 +43,6 @@ _HINTS: Final = frozenset(
 _READ: Final = _HINTS.union(ChatRequest.__struct_fields__)
 
 _TOOL_TYPES: Final = ("function", "custom")
-
-# A free-form tool takes text; as a function it takes an object that holds the text (O12).
-CUSTOM_PARAMETERS: Final = {
-    "type": "object",
-    "properties": {"input": {"type": "string"}},
-    "required": ["input"],
-    "additionalProperties": False,
-}
 
 
 def parse_request(body: bytes, route: Route, path_model: str | None) -> Request:
@@ -147,12 +143,10 @@ def _tool(tool: ToolShape, at: str) -> Tool:
     if tool.type == "function" and tool.function is not None:
         return _function(tool.function)
     if tool.type == "custom" and tool.custom is not None:
-        custom = tool.custom
-        grammar = custom.format.grammar if custom.format is not None else None
-        words = [custom.description] if custom.description else []
-        if grammar is not None and grammar.definition:
-            words.append(f"The input must match this {grammar.syntax or ''} grammar:\n{grammar.definition}")
-        return Tool(custom.name, "\n\n".join(words) or None, dict(CUSTOM_PARAMETERS))
+        custom, form = tool.custom, tool.custom.format
+        grammar = form.grammar if form is not None and form.grammar is not None else Grammar()
+        text = FreeForm(custom.description, grammar.syntax, grammar.definition)
+        return free_form.as_function(custom.name, text)
     raise invalid(f"a {tool.type} tool needs its {tool.type}", f"{at}.{tool.type}", "missing_required_parameter")
 
 
@@ -222,22 +216,15 @@ def _thinking(wire: ChatRequest) -> Thinking | None:
     """`reasoning_effort`, or `reasoning` and `thinking` as other vendors of this dialect have it (O9)."""
     if wire.reasoning_effort is not None:
         return Thinking(
-            enabled=wire.reasoning_effort != "none", effort=_effort(wire.reasoning_effort, "reasoning_effort")
+            enabled=wire.reasoning_effort != "none", effort=read_effort(wire.reasoning_effort, "reasoning_effort")
         )
     for field in ("reasoning", "thinking"):
         shape: ReasoningShape | None = getattr(wire, field)
         if shape is None:
             continue
-        effort = _effort(shape.effort, f"{field}.effort") if shape.effort is not None else None
+        effort = read_effort(shape.effort, f"{field}.effort") if shape.effort is not None else None
         off = shape.enabled is False or shape.type == "disabled" or shape.effort == "none"
         budget = shape.max_tokens if shape.budget_tokens is None else shape.budget_tokens
         if off or effort or budget or shape.enabled or shape.type:
             return Thinking(enabled=not off, effort=effort, budget_tokens=budget)
     return None
-
-
-def _effort(word: str, param: str) -> str | None:
-    """The effort; None for "none", which forbids thinking instead."""
-    if word not in EFFORTS:
-        raise invalid(f"known are {', '.join(EFFORTS)}", param, "invalid_value")
-    return None if word == "none" else word

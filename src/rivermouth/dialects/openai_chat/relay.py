@@ -13,10 +13,10 @@ from rivermouth.dialects.dialect import Answer
 from rivermouth.dialects.openai_chat.encoder import DONE
 from rivermouth.dialects.openai_chat.failures import encode_stream_error
 from rivermouth.dialects.openai_chat.shapes import Chunk
-from rivermouth.dialects.openai_chat.splice import drop_member, members, replace_member, set_member
 from rivermouth.dialects.openai_chat.template import LEARN_CAP, PROBE, cut
 from rivermouth.ir.errors import ApiError
 from rivermouth.ir.events import ArgsDelta, Error, Event, Finish, ReasoningDelta, TextDelta
+from rivermouth.vendors.openai.splice import drop_member, members, replace_member, set_member
 from rivermouth.wire import json, sse
 from rivermouth.wire.frame import Frame
 from rivermouth.wire.stencil import Stencil

@@ -7,7 +7,6 @@ from typing import Any, Final
 from rivermouth.dialects.dialect import Answer
 from rivermouth.dialects.openai_chat.decoder import Decoder
 from rivermouth.dialects.openai_chat.encoder import (
-    custom_input,
     custom_tools,
     finish_word,
     media_entry,
@@ -15,12 +14,13 @@ from rivermouth.dialects.openai_chat.encoder import (
     uses_functions,
 )
 from rivermouth.dialects.openai_chat.shapes import Chunk
-from rivermouth.dialects.openai_chat.usage import write_usage
 from rivermouth.ir.errors import ApiError, Kind
 from rivermouth.ir.events import PartKind
 from rivermouth.ir.fold import fold
 from rivermouth.ir.reply import Choice, Reply
 from rivermouth.ir.request import File, Image, Reasoning, Refusal, ToolCall
+from rivermouth.vendors.openai import free_form
+from rivermouth.vendors.openai.usage import write_usage
 from rivermouth.wire import json
 from rivermouth.wire.frame import Frame
 
@@ -90,6 +90,6 @@ def _message(choice: Choice, calls: list[ToolCall], custom: frozenset[str], *, l
 
 def _call(call: ToolCall, custom: frozenset[str]) -> dict[str, Any]:
     if call.name in custom:
-        wrapped = {"name": call.name, "input": custom_input(call.arguments)}
+        wrapped = {"name": call.name, "input": free_form.unwrap(call.arguments)}
         return {"id": call.id, "type": "custom", "custom": wrapped}
     return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}

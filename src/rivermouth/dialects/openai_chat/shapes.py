@@ -10,6 +10,8 @@ from typing import Any
 
 import msgspec
 
+from rivermouth.vendors.openai.usage import UsageShape
+
 
 class ImageUrl(msgspec.Struct, frozen=True):
     url: str
@@ -197,25 +199,6 @@ class ChatRequest(msgspec.Struct, frozen=True):
     modalities: list[str] | None = None
 
 
-class PromptDetails(msgspec.Struct, frozen=True, gc=False):
-    cached_tokens: int | None = None
-    cache_write_tokens: int | None = None
-
-
-class CompletionDetails(msgspec.Struct, frozen=True, gc=False):
-    reasoning_tokens: int | None = None
-
-
-class UsageShape(msgspec.Struct, frozen=True):
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    total_tokens: int | None = None
-    prompt_tokens_details: PromptDetails | None = None
-    completion_tokens_details: CompletionDetails | None = None
-    prompt_cache_hit_tokens: int | None = None
-    estimated: bool | None = None
-
-
 class MediaShape(msgspec.Struct, frozen=True):
     """An image or a file that the model made; no part of the vendor's own protocol."""
 
@@ -276,14 +259,3 @@ class EmbeddingReply(msgspec.Struct, frozen=True):
     data: list[EmbeddingShape]
     model: str | None = None
     usage: UsageShape | None = None
-
-
-class ModelShape(msgspec.Struct, frozen=True):
-    """`context_length`, `context_window` and `max_model_len` are three servers' words for one thing."""
-
-    id: str
-    created: int | float | None = None
-    owned_by: str | None = None
-    context_length: int | None = None
-    context_window: int | None = None
-    max_model_len: int | None = None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from rivermouth.ir.errors import Kind
 from rivermouth.ir.events import PartKind, Reason
 from rivermouth.ir.request import Choose, Format, Role
 
@@ -13,33 +12,6 @@ FINISH_OUT: Final[dict[Reason, str]] = {
     Reason.LENGTH: "length",
     Reason.TOOL_CALLS: "tool_calls",
     Reason.CONTENT_FILTER: "content_filter",
-}
-
-FINISH_IN: Final[dict[str, Reason]] = {
-    "stop": Reason.STOP,
-    "length": Reason.LENGTH,
-    "tool_calls": Reason.TOOL_CALLS,
-    "function_call": Reason.TOOL_CALLS,
-    "content_filter": Reason.CONTENT_FILTER,
-    # Other servers' words for the same.
-    "eos": Reason.STOP,
-    "eos_token": Reason.STOP,
-    "end_turn": Reason.STOP,
-    "stop_sequence": Reason.STOP,
-    "max_tokens": Reason.LENGTH,
-    "model_length": Reason.LENGTH,
-    "tool_use": Reason.TOOL_CALLS,
-    "tool_call": Reason.TOOL_CALLS,
-    "safety": Reason.CONTENT_FILTER,
-    "sensitive": Reason.CONTENT_FILTER,
-}
-
-FINISH_FAILED: Final[dict[str, Kind]] = {
-    "error": Kind.UPSTREAM,
-    "network_error": Kind.NETWORK,
-    "abort": Kind.TRUNCATED,
-    "cancelled": Kind.TRUNCATED,
-    "insufficient_system_resource": Kind.OVERLOADED,
 }
 
 DELTA_MEMBER: Final[dict[PartKind, str]] = {
@@ -73,11 +45,6 @@ FORMAT_IN: Final[dict[str, Format]] = {
     "json_schema": Format.JSON_SCHEMA,
 }
 FORMAT_OUT: Final[dict[Format, str]] = {kind: word for word, kind in FORMAT_IN.items()}
-
-EFFORTS: Final = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
-
-# From this many tokens of thinking on, the budget is called by this name.
-BUDGET_EFFORTS: Final = ((16384, "high"), (4096, "medium"), (0, "low"))
 
 # field -> (least, greatest) that the vendor's API takes; None is no bound.
 RANGES: Final[dict[str, tuple[float, float | None]]] = {

@@ -24,7 +24,8 @@ class KeyRow(msgspec.Struct, frozen=True, kw_only=True):
     id: "key_" and 16 hex digits.  name: how records call it.  prefix: the beginning of the secret, which may be shown.
     digest: of the secret, SHA-256 in hex.  old_digest: that of the secret before, good until old_until_ns.
     scopes, models: None: all that the role may.  policy: the name of one that holds for every call of the key.
-    user: whose it is, in the operator's words.  created_by: as `ChangeRow.who`.  last_used_ns: to about a minute.
+    user: whose it is, in the operator's words.  resumable: all its calls are.  created_by: as `ChangeRow.who`.
+    last_used_ns: to about a minute.
     version: how often the row was written; a change is made to the version that was read, or not at all.
     """
 
@@ -39,6 +40,7 @@ class KeyRow(msgspec.Struct, frozen=True, kw_only=True):
     models: tuple[str, ...] | None = None
     policy: str | None = None
     user: str | None = None
+    resumable: bool = False
     limits: RateLimits = RateLimits()
     budget: Budget | None = None
     created_ns: int

@@ -28,6 +28,8 @@ _AS_JSON: Final[Mapping[str, Any]] = {
     "budget": json.typed(Budget),
 }
 """Fields of a row that are JSON text in their columns."""
+_FLAGS: Final = ("resumable",)
+"""Fields of a row that are 0 or 1 in their columns."""
 _KEPT: Final = ("id", "created_ns", "created_by", "last_used_ns")
 """What a change does not write."""
 
@@ -185,7 +187,7 @@ def _stored(row: KeyRow) -> dict[str, Any]:
     for name in _AS_JSON:
         if values[name] is not None:
             values[name] = json.encode(values[name]).decode()
-    return values
+    return {**values, **{name: int(values[name]) for name in _FLAGS}}
 
 
 def _key(row: RowMapping) -> KeyRow:
@@ -194,7 +196,7 @@ def _key(row: RowMapping) -> KeyRow:
     for name, decoder in _AS_JSON.items():
         if values[name] is not None:
             values[name] = json.decode_as(decoder, values[name].encode())
-    return KeyRow(**values)
+    return KeyRow(**{**values, **{name: bool(values[name]) for name in _FLAGS}})
 
 
 def _plain(row: RowMapping) -> dict[str, Any]:

@@ -26,6 +26,7 @@ platform_keys: Final = Table(
     Column("models", Text),
     Column("policy", String),
     Column("user", String),
+    Column("resumable", Integer, nullable=False, server_default="0"),
     Column("limits", Text, nullable=False, server_default="{}"),
     Column("budget", Text),
     Column("created_ns", BigInteger, nullable=False),

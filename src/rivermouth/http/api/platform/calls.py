@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Literal
 
-from litestar import get
+import msgspec
+from litestar import get, post
 from litestar.handlers import HTTPRouteHandler
 from litestar.params import FromPath
 
-from rivermouth.http.api.platform.asking import Asked, least, visitor
+from rivermouth.engine.interrupt import By
+from rivermouth.http.api.platform.asking import Asked, Visitor, least, visitor
 from rivermouth.http.api.platform.desk import Desk
 from rivermouth.http.api.platform.filters import FILTERED, After, Filtered, Limit, place
 from rivermouth.http.api.platform.shapes import CallDocument, CallList, cursor, document, summary
 from rivermouth.ir.errors import ApiError, Kind
 from rivermouth.store.archive import Place
-from rivermouth.store.port import CallFilter
+from rivermouth.store.port import CallFilter, CallRecord
+
+
+class Cancelling(msgspec.Struct, frozen=True):
+    """The call has been told to end; its record says when it has."""
+
+    id: str
+    status: Literal["cancelling"] = "cancelling"
 
 
 def routes(desk: Desk) -> list[HTTPRouteHandler]:
@@ -36,12 +46,36 @@ def routes(desk: Desk) -> list[HTTPRouteHandler]:
         """
         found = await asyncio.to_thread(desk.archive.get, call_id)
         here = visitor(request)
-        own = here.caller.name if here.caller is not None else None
-        if found is None or not (here.may("auditor") or (own is not None and found.key_name == own)):
-            raise ApiError(Kind.NOT_FOUND, f"there is no call '{call_id[:100]}'", code="call_not_found")
+        if found is None or not (here.may("auditor") or _is_of(here, found)):
+            raise _unknown(call_id)
         return document(found, await asyncio.to_thread(desk.archive.text, call_id))
 
-    return [calls, call]
+    @post("/platform/v1/calls/{call_id:str}/cancel", guards=[least("user")], status_code=202, tags=["calls"])
+    async def cancel(request: Asked, call_id: FromPath[str]) -> Cancelling:
+        """Ends a call that runs: an admin any, every other key those that it made.  Who reads its answer is told so in
+        the words of its dialect, its upstream is closed, and its record says that it was cancelled by request.
+        """
+        here = visitor(request)
+        running = next((call for call in desk.inflight() if call.id == call_id), None)
+        found = running.ledger.opened if running is not None else await asyncio.to_thread(desk.archive.get, call_id)
+        if found is None or not (here.may("admin") or _is_of(here, found)):
+            raise _unknown(call_id)
+        if running is None:
+            raise ApiError(Kind.INVALID_REQUEST, "this call has ended already", status=409, code="call_ended")
+        running.interrupt.cancel(By.REQUEST)
+        return Cancelling(call_id)
+
+    return [calls, call, cancel]
+
+
+def _is_of(here: Visitor, call: CallRecord) -> bool:
+    """The visitor's key has made it."""
+    own = here.caller.name if here.caller is not None else None
+    return own is not None and call.key_name == own
+
+
+def _unknown(call_id: str) -> ApiError:
+    return ApiError(Kind.NOT_FOUND, f"there is no call '{call_id[:100]}'", code="call_not_found")
 
 
 def _listed(desk: Desk, limit: int, where: CallFilter, after: Place | None) -> CallList:

@@ -47,6 +47,7 @@ class KeyDocument(msgspec.Struct, frozen=True, kw_only=True):
     models: list[str] | None
     policy: str | None
     user: str | None
+    resumable: bool
     limits: RateLimits
     budget: Budget | None
     created_at: datetime | None
@@ -71,7 +72,9 @@ class IssuedKey(msgspec.Struct, frozen=True):
 
 
 class NewKeyBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """scopes, models: what it may use; null is all that its role may.  policy: holds for all its calls."""
+    """scopes, models: what it may use; null is all that its role may.  policy: holds for all its calls.  resumable: all
+    its calls are.
+    """
 
     name: Name
     role: Role = "user"
@@ -79,6 +82,7 @@ class NewKeyBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     models: list[Pattern] | None = None
     policy: str | None = None
     user: User | None = None
+    resumable: bool = False
     limits: RateLimits = RateLimits()
     budget: Budget | None = None
     expires_at: datetime | None = None
@@ -92,6 +96,7 @@ class KeyChangeBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     models: list[Pattern] | UnsetType | None = UNSET
     policy: str | UnsetType | None = UNSET
     user: User | UnsetType | None = UNSET
+    resumable: bool | UnsetType = UNSET
     limits: RateLimits | UnsetType = UNSET
     budget: Budget | UnsetType | None = UNSET
     expires_at: datetime | UnsetType | None = UNSET
@@ -271,6 +276,7 @@ def _new(body: NewKeyBody, now_ns: int) -> NewKey:
         models=_tupled(body.models),
         policy=body.policy,
         user=body.user,
+        resumable=body.resumable,
         limits=body.limits,
         budget=body.budget,
         expires_ns=_end(body.expires_at, now_ns),
@@ -285,6 +291,7 @@ def _changed(body: KeyChangeBody, now_ns: int) -> KeyChange:
         models=_tupled(body.models),
         policy=body.policy,
         user=body.user,
+        resumable=body.resumable,
         limits=body.limits,
         budget=body.budget,
         expires_ns=expires if isinstance(expires, UnsetType) else _end(expires, now_ns),
@@ -311,6 +318,7 @@ def _key(view: KeyView) -> KeyDocument:
         models=_listed(view.models),
         policy=view.policy,
         user=view.user,
+        resumable=view.resumable,
         limits=view.limits,
         budget=view.budget,
         created_at=maybe_moment(view.created_ns),

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rivermouth.dialects.openai_chat.splice import drop_member, replace_member, set_member, write
 from rivermouth.ir.errors import WireError
+from rivermouth.vendors.openai.splice import drop_member, replace_member, set_member, write
 from rivermouth.wire import json as wire
 
 names = st.sampled_from(["model", "usage", "a", 'q"', "é"])

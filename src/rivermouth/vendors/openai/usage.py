@@ -1,11 +1,31 @@
-"""Token counts both ways.  This dialect's prompt includes what was cached, as the neutral form does (F28)."""
+"""Token counts of chats and completions, both ways.  The prompt includes what was cached, as the neutral one (F28)."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from rivermouth.dialects.openai_chat.shapes import UsageShape
+import msgspec
+
 from rivermouth.ir.events import Usage
+
+
+class PromptDetails(msgspec.Struct, frozen=True, gc=False):
+    cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
+
+
+class CompletionDetails(msgspec.Struct, frozen=True, gc=False):
+    reasoning_tokens: int | None = None
+
+
+class UsageShape(msgspec.Struct, frozen=True):
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    total_tokens: int | None = None
+    prompt_tokens_details: PromptDetails | None = None
+    completion_tokens_details: CompletionDetails | None = None
+    prompt_cache_hit_tokens: int | None = None
+    estimated: bool | None = None
 
 
 def read_usage(wire: UsageShape) -> Usage | None:
@@ -17,7 +37,7 @@ def read_usage(wire: UsageShape) -> Usage | None:
     if prompt is None and completion is None:
         return None
     if thought and prompt is not None and completion is not None and wire.total_tokens == prompt + completion + thought:
-        completion += thought  # O13
+        completion += thought  # some servers leave it out of this count alone
     return Usage(
         input_tokens=prompt,
         output_tokens=completion,
