@@ -41,11 +41,12 @@ web: setup ## build the chat page into the package, and run its unit tests (inst
 	$(BIN)/python hatch_build.py
 	$(BIN)/python hatch_build.py units
 
-bench: ## measure beside nginx, the local engine, and stops of chats; write docs/benchmarks.md (needs gcc and two cores)
+bench: ## measure beside nginx, the local engine, stops of chats, clients that leave; write docs/benchmarks.md (needs gcc and two cores)
 	@requirements/install runtime
 	$(BIN)/python benchmarks/run.py $(ARGS)
 	$(BIN)/python benchmarks/local_engine.py
 	$(BIN)/python benchmarks/chat_stop.py
+	$(BIN)/python benchmarks/leave.py
 	@test -n "$(ARGS)" || $(BIN)/python -m docs.last_passed bench
 
 docs: setup ## write the generated pages again, and test the documentation against the code

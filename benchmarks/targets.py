@@ -17,7 +17,6 @@ from pathlib import Path
 from urllib.parse import quote
 
 HERE = Path(__file__).parent
-KEY = "bench-client-key"
 UPSTREAM_KEY = "bench-upstream-key"
 READY_S = 30.0
 NAMELESS_MODEL = "bench-n200"
@@ -42,13 +41,14 @@ class Way:
 
 @dataclass(frozen=True)
 class Target:
-    """A running gateway.  pids: what is measured.  model: how the upstream's model is called there."""
+    """A running gateway.  pids: what is measured.  model: how the upstream's model is called there.  key: for it."""
 
     name: str
     port: int
     pids: tuple[int, ...]
     ways: dict[str, Way] = field(default_factory=dict)
     model: str = "{}"
+    key: str = ""
 
 
 def free_port() -> int:
@@ -105,44 +105,96 @@ def statistics(port: int) -> dict[str, int]:
     return counts
 
 
-@contextlib.contextmanager
-def rivermouth(upstream_port: int, core: int | None, place: Path) -> Iterator[Target]:
-    """The whole product: keys, routing, accounting and records on."""
-    port, config = free_port(), place / "rivermouth.toml"
-    config.write_text(
-        f"""
-data_dir = {str(place / "data")!r}
+CONFIG = """
+data_dir = {data!r}
 
 [server]
 host = "127.0.0.1"
 port = {port}
-keys = ["env:BENCH_KEY"]
-default_model = "lab/{NAMELESS_MODEL}"
+require_keys = true
+default_model = "lab/{model}"
+
+[limits]
+requests_per_minute = 1_000_000_000
+tokens_per_minute = 1_000_000_000
+concurrent = 1_000_000
+
+[sovereignty]
+classes = ["resident", "anywhere"]
+
+[policies.resident]
+regions = ["eu-*"]
+sovereignty_min = "resident"
+retention_max = "30d"
+price_max = {{ input = 10, output = 50, currency = "EUR" }}
+budget = {{ amount = 1_000_000_000, currency = "EUR" }}
 
 [providers.lab]
 dialect = "openai_chat"
-base_url = "http://127.0.0.1:{upstream_port}/v1"
+base_url = "http://127.0.0.1:{upstream}/v1"
 api_key = "env:BENCH_UPSTREAM_KEY"
-""",
+
+[endpoints.lab]
+provider = "lab"
+model = "*"
+version = "2026-11"
+region = "eu-west"
+sovereignty = "resident"
+retention = "none"
+context_tokens = 1_000_000
+price = {{ input = 2.5, output = 10, currency = "EUR" }}
+"""
+"""Everything that is decided for a call: limits of the key and of the server, a policy, a budget of each, a price."""
+KEY_OPTIONS = (
+    "--policy=resident",
+    "--requests-per-minute=1000000000",
+    "--tokens-per-minute=1000000000",
+    "--concurrent=1000000",
+    "--budget=1000000000 EUR/month",
+)
+
+
+def program() -> str:
+    return str(Path(sys.executable).parent / "rivermouth")
+
+
+def platform_key(config: Path, env: dict[str, str]) -> str:
+    """The secret of a new key of the database, with limits, a budget and a policy."""
+    made = subprocess.run(
+        [program(), "keys", "create", "bench", *KEY_OPTIONS, "--config", str(config), "--json"],
+        env={**os.environ, **env},
+        check=True,
+        capture_output=True,
+    )
+    secret: str = json.loads(made.stdout)["secret"]
+    return secret
+
+
+@contextlib.contextmanager
+def rivermouth(upstream_port: int, core: int | None, place: Path) -> Iterator[Target]:
+    """The whole product: a platform key, limits, budgets, a policy, prices, records, metrics and the log of calls."""
+    port, config = free_port(), place / "rivermouth.toml"
+    config.write_text(
+        CONFIG.format(data=str(place / "data"), port=port, model=NAMELESS_MODEL, upstream=upstream_port),
         encoding="utf-8",
     )
-    command = [str(Path(sys.executable).parent / "rivermouth"), "serve", "--config", str(config)]
-    secrets = {"BENCH_KEY": KEY, "BENCH_UPSTREAM_KEY": UPSTREAM_KEY}
-    bearer = (f"Authorization: Bearer {KEY}",)
+    command, secrets = [program(), "serve", "--config", str(config)], {"BENCH_UPSTREAM_KEY": UPSTREAM_KEY}
+    key = platform_key(config, secrets)
+    bearer = (f"Authorization: Bearer {key}",)
     ways = {
         "openai": Way("/v1/chat/completions", bearer),
         "resumable": Way("/v1/chat/completions", (*bearer, "x-rivermouth-resumable: 1"), "openai"),
         "json": Way("/v1/chat/completions", bearer),
-        "anthropic": Way("/v1/messages", (f"x-api-key: {KEY}", "anthropic-version: 2023-06-01")),
+        "anthropic": Way("/v1/messages", (f"x-api-key: {key}", "anthropic-version: 2023-06-01")),
         "ollama": Way("/api/chat", bearer),
-        "gemini": Way("/v1beta/models/{model}:streamGenerateContent?alt=sse", (f"x-goog-api-key: {KEY}",)),
+        "gemini": Way("/v1beta/models/{model}:streamGenerateContent?alt=sse", (f"x-goog-api-key: {key}",)),
         "cohere_v2": Way("/cohere/v2/chat", bearer),
         "cohere_v1": Way("/cohere/v1/chat", bearer),
         "tgi": Way("/tgi/generate_stream", bearer),
         "bedrock": Way("/model/{quoted}/invoke-with-response-stream", bearer),
     }
     with running(command, core, port, secrets) as pid:
-        yield Target("Rivermouth", port, (pid,), ways, model="lab/{}")
+        yield Target("Rivermouth", port, (pid,), ways, model="lab/{}", key=key)
 
 
 NGINX = """

@@ -265,6 +265,7 @@ class Looked:
             place=place,
             log_with=lambda config: None,
             stop=lambda: None,
+            done=lambda refused: None,
             look_s=0.01,
         )
 

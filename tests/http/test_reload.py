@@ -139,6 +139,21 @@ async def test_a_file_that_cannot_be_used_changes_nothing(make: Callable[[str], 
     assert (await said(server, "scripted"))[0] == 200
 
 
+async def test_reloads_are_counted_by_what_became_of_them(make: Callable[[str], Lab]) -> None:
+    server = make(PLAIN)
+
+    def counted() -> list[float]:
+        told = server.on_loop(server.inside.services.metrics.render).decode().splitlines()
+        name = "rivermouth_config_reloads_total"
+        return [float(line.split()[1]) for line in told if line.startswith(name)]
+
+    assert counted() == [0, 0]
+    await server.reload(PLAIN + "[log]\ncalls = false\n")
+    await server.reload("nothing = that can be\n")
+    await server.reload(PLAIN)
+    assert counted() == [2, 1]
+
+
 async def test_what_needs_a_restart_is_named_and_waits(make: Callable[[str], Lab]) -> None:
     server = make(PLAIN)
     text = PLAIN + '[http]\nbase_path = "/ai"\n[local]\nmax_active = 3\n[server]\nkeys = ["rm-a-key-of-some-length"]\n'

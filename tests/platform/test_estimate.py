@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rivermouth.ir.request import EmbedRequest, Image, Message, Request, Role, Text, ToolResult
-from rivermouth.platform.estimate import MEDIA_TOKENS, Estimate, estimate, tokens_of
+from rivermouth.platform.estimate import LONGEST_TOKENS, MEDIA_TOKENS, Estimate, estimate, tokens_of
 
 
 def request(text: str = "x" * 40, **more: object) -> Request:
@@ -24,6 +24,7 @@ def test_the_answer_is_as_long_as_the_request_allows() -> None:
     assert estimate(request(max_tokens=7), 100) == Estimate(14, 7)
     assert estimate(request(max_tokens=7, n=3), 100) == Estimate(14, 21)
     assert estimate(request(max_tokens=7), 100).total == 21
+    assert estimate(request(max_tokens=10**400, n=10**400), 100).output == LONGEST_TOKENS
 
 
 def test_everything_that_a_model_reads_counts() -> None:

@@ -10,6 +10,7 @@ from rivermouth.ir.allowance import Allowance, Quota
 from rivermouth.ir.errors import ApiError, Kind
 from rivermouth.platform.gate import PlatformGate
 from rivermouth.platform.terms import Subject, Terms, terms_of
+from rivermouth.routing.cost import Cost
 from rivermouth.routing.endpoint import Policy
 from rivermouth.routing.policy import Refused, Selection
 from rivermouth.store.platform.port import LateRow, Spent, SpentRow
@@ -292,6 +293,53 @@ def test_a_clock_that_is_set_back_into_an_unknown_period_is_read_again() -> None
     clock.unix_s -= 3 * 86_400
     assert refused(gate, call(clock)).status == 503
     assert len(gate.unread()) == 1
+
+
+def test_what_was_spent_is_not_forgotten_by_a_clock_that_was_far_ahead_for_a_while() -> None:
+    clock = Clock()
+    gate = gate_of(clock, budgets={KEY: TEN})
+    clock.unix_s += 86_400
+    made = call(clock)
+    gate.settle(admitted(gate, made), spent := final(made, tokens=(4, 5)))
+    today_s = clock.unix_s
+    for days in (5, 10, 15):
+        clock.unix_s = today_s + days * 86_400
+        far = call(clock, prompt=4, answer=1)
+        gate.settle(admitted(gate, far), final(far, tokens=None))
+    clock.unix_s = today_s
+    assert refused(gate, call(clock)).status == 503
+    (period,) = gate.unread()
+    paid = LateRow(key_name="k", policy_id=None, currency="EUR", nano=9 * NANO, call_id=spent.id)
+    gate.read(period.since_ns, period.until_ns, Spent((), (paid,)))
+    assert refused(gate, call(clock)).status == 402
+
+
+def test_an_attempt_after_one_that_had_its_price_is_paid_for_too() -> None:
+    clock = Clock()
+    gate = gate_of(clock, budgets={KEY: TEN})
+    made = call(clock, prompt=4, answer=0)
+    reservation = admitted(gate, made)
+    assert gate.again(reservation, Cost(4 * NANO, "EUR"))
+    assert gate.budget_states()[0].reserved_nano == 8 * NANO
+    assert not gate.again(reservation, Cost(8 * NANO, "EUR"))
+    assert gate.budget_states()[0].reserved_nano == 8 * NANO
+    gate.settle(reservation, final(made, tokens=(8, 0)))
+    state = gate.budget_states()[0]
+    assert (state.reserved_nano, state.spent_nano) == (0, 8 * NANO)
+
+
+def test_a_number_of_hundreds_of_digits_is_refused_like_any_other() -> None:
+    clock = Clock()
+    gate = gate_of(clock, budgets={KEY: TEN})
+    assert refused(gate, call(clock, answer=10**400)).code == "budget_exceeded"
+
+
+def test_the_end_of_a_call_looks_at_its_own_budgets_and_at_no_others() -> None:
+    clock = Clock()
+    gate = gate_of(clock, budgets={KEY: TEN, EU: TEN, Subject("key", "j"): TEN, Subject("policy", "us"): TEN})
+    made = call(clock)
+    gate.settle(admitted(gate, made), final(made, tokens=(4, 5), policy_id="eu+more"))
+    assert [(b.name, b.spent_nano // NANO) for b in gate.budget_states()] == [("k", 9), ("eu", 9), ("j", 0), ("us", 0)]
 
 
 def test_another_currency_is_another_budget() -> None:

@@ -147,7 +147,7 @@ class Gate(RuleBasedStateMachine):
         return sum(e.cost for e in self.today())
 
     def reserved(self) -> int:
-        return sum(hold.nano for e in self.today() if e.running for hold in e.reservation.held.holds)
+        return sum(hold.nano for e in self.today() if e.running for _, hold in e.reservation.held.holds)
 
     def fits(self, estimate: int, now_s: float, slack_s: float) -> bool:
         """By the list: would this call have kept every limit?  slack_s: how much later than a minute is forgotten."""

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from rivermouth.config import Budget, RateLimits
-from rivermouth.platform.budgets import concerns
+from rivermouth.platform.budgets import subjects_of
 from rivermouth.platform.terms import Subject
 from rivermouth.store.archive import Keeping
 from rivermouth.store.database import open_database
@@ -172,7 +172,7 @@ def test_no_budget_grows_by_forgetting(store: PlatformStore, tmp_path: Path, how
     archive.dispose()
     after = store.spent(now_ns - 900 * S * 2, now_ns, now_ns + S)
     for subject in (Subject("key", "a"), Subject("policy", "eu")):
-        paid = [sum(row.nano for row in each.sums if concerns(subject, row)) for each in (before, after)]
+        paid = [sum(row.nano for row in each.sums if subject in subjects_of(row)) for each in (before, after)]
         assert paid == [10, 10], subject
     store.forget(now_ns)
     assert all(row.key_name != "a" for row in store.spent(0, now_ns, now_ns).sums)

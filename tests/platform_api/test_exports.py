@@ -83,7 +83,7 @@ async def test_a_models_name_is_no_formula(place: Office):
 @given(st.text())
 def test_no_text_becomes_a_formula_and_none_is_lost(text: str):
     written = cell(text)
-    assert not written.startswith(("=", "+", "-", "@", "\t", "\r"))
+    assert not written.startswith(tuple("=+-@\t\r\n＝＋－＠"))
     assert written in (text, "'" + text)
 
 

@@ -32,6 +32,7 @@ from rivermouth.local.pull import SUCCESS, Puller, PullProgress
 from rivermouth.local.references import file_entry, operator_entry
 from rivermouth.local.registry import Registry
 from rivermouth.local.sources.gathered import Orders
+from rivermouth.providers.outbound import configured as configured_way_out
 
 Screen = Callable[[PullProgress], None]
 
@@ -53,7 +54,8 @@ def run(
     config = configured(config_file) if config_path(config_file) is not None else Config()
     registry = Registry(data_of(data_dir, config_file, config).path / "models")
     catalog = load_catalog(config.local.catalog)
-    puller = Puller(registry, catalog, orders=Orders(cap_bytes=config.local.pull_limit_bytes))
+    orders = Orders(cap_bytes=config.local.pull_limit_bytes, outbound=configured_way_out(config.outbound))
+    puller = Puller(registry, catalog, orders=orders)
     try:
         entry = file_entry(what, file, sha256) if file else operator_entry(what, catalog, name=name, sha256=sha256)
         before = _digest(registry, entry)

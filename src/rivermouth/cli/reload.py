@@ -64,6 +64,7 @@ class Reloader:
     read: the configuration as the files say it now, blocking; raises `ConfigError`.  renew: makes it that of new calls;
     raises `ConfigError` or `OSError` before anything has changed.  place: the folder in which the state is told.
     log_with: configures the log anew, because there may be other secrets to hide.  stop: stops the server.
+    done: told of the end of each reload, and whether it was refused.
     """
 
     def __init__(
@@ -76,6 +77,7 @@ class Reloader:
         place: Path,
         log_with: Callable[[Config], None],
         stop: Callable[[], None],
+        done: Callable[[bool], None],
         look_s: float = LOOK_S,
     ) -> None:
         self._config = config
@@ -84,6 +86,7 @@ class Reloader:
         self._certificate = certificate
         self._log_with = log_with
         self._stop = stop
+        self._done = done
         self._look_s = look_s
         self._had_terminal = sys.stderr.isatty()
         self._file = place / STATE_FILE
@@ -145,6 +148,7 @@ class Reloader:
         if problems:
             log.error("config.refused", file=self._config.file, problems=problems)
         self._tell(msgspec.structs.replace(self.state, problems=tuple(problems)))
+        self._done(bool(problems))
 
     async def _take_over(self) -> list[str]:
         try:

@@ -88,6 +88,7 @@ async def serving(
                 certificate=certificate,
                 place=data.path,
                 log_with=lambda new: reread.log(new, made.recorder.secrets),
+                done=lambda refused: made.metrics.reloaded(refused=refused),
             )
             await stack.enter_async_context(reloader)
             reread.started(reloader)

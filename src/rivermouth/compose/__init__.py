@@ -64,7 +64,7 @@ from rivermouth.platform.gate import PlatformGate
 from rivermouth.platform.keyring import KeyRing
 from rivermouth.platform.retention import Janitor
 from rivermouth.platform.service import PlatformService
-from rivermouth.providers.outbound import Outbound
+from rivermouth.providers.outbound import Outbound, configured
 from rivermouth.providers.provider import Provider
 from rivermouth.providers.signing import Signer
 from rivermouth.routing.catalog import Catalog
@@ -413,6 +413,7 @@ def local_provider(config: Config, data: DataDir) -> LocalProvider:
         catalog=load_catalog(config.local.catalog),
         pulls=Pulls(config.local.pulls),
         pull_limit_bytes=config.local.pull_limit_bytes,
+        outbound=configured(config.outbound),
     )
 
 
@@ -446,9 +447,8 @@ def _provider(config: ProviderConfig, whole: Config) -> Provider:
 
 def _outbound(config: ProviderConfig, whole: Config) -> Outbound:
     """The way out as everybody has it; a proxy of its own is not spared anybody."""
-    said = whole.outbound
-    proxy, no_proxy = (said.proxy, said.no_proxy) if config.proxy is None else (config.proxy, ())
-    return Outbound(proxy=proxy, no_proxy=no_proxy, ca_file=said.ca_file)
+    common = configured(whole.outbound)
+    return common if config.proxy is None else msgspec.structs.replace(common, proxy=config.proxy, no_proxy=())
 
 
 def _signer(config: ProviderConfig) -> Signer | None:

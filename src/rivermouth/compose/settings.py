@@ -18,6 +18,7 @@ from rivermouth.local.catalog import load_catalog
 from rivermouth.local.provider import Wishes
 from rivermouth.local.references import Pulls
 from rivermouth.local.welcome import first_offer
+from rivermouth.providers.outbound import configured
 
 LOCAL: Final = "local"
 LOCAL_IDLE_S: Final = 180.0
@@ -70,6 +71,7 @@ def local_wishes(config: Config) -> Wishes:
         chat_template=local.chat_template,
         pulls=Pulls(local.pulls),
         pull_limit_bytes=local.pull_limit_bytes,
+        outbound=configured(config.outbound),
     )
 
 

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from rivermouth.config.names import key_fault, policy_fault
 from rivermouth.config.presets import PRESETS, QUIRKS, REGION, Preset
 from rivermouth.config.problems import KeyPath, did_you_mean
 from rivermouth.config.schema import (
@@ -20,6 +21,7 @@ from rivermouth.config.schema import (
     Config,
     ConfigFile,
     EndpointConfig,
+    KeyConfig,
     PolicyConfig,
     ProviderConfig,
     ProviderTable,
@@ -222,9 +224,7 @@ def references(config: Config, disabled: frozenset[str]) -> Iterator[Fault]:
     if config.server.policy is not None:
         yield from _policy(config, ("server", "policy"), config.server.policy)
     for name, key in config.keys.items():
-        if key.policy is not None:
-            yield from _policy(config, ("keys", name, "policy"), key.policy)
-        yield from _zone(("keys", name, "budget", "zone"), key.budget)
+        yield from _key_faults(config, name, key)
     for name, policy in config.policies.items():
         yield from _policy_faults(config, name, policy)
     for name, endpoint in config.endpoints.items():
@@ -249,6 +249,14 @@ def references(config: Config, disabled: frozenset[str]) -> Iterator[Fault]:
                 yield Fault(("models", name, "weights", ref), f"not one of its endpoints{near}")
 
 
+def _key_faults(config: Config, name: str, key: KeyConfig) -> Iterator[Fault]:
+    if (fault := key_fault(name)) is not None:
+        yield Fault(("keys", name), fault)
+    if key.policy is not None:
+        yield from _policy(config, ("keys", name, "policy"), key.policy)
+    yield from _zone(("keys", name, "budget", "zone"), key.budget)
+
+
 def _policy(config: Config, path: KeyPath, name: str) -> Iterator[Fault]:
     if name not in config.policies:
         yield Fault(path, f"no policy is called {name}{did_you_mean(name, config.policies)}")
@@ -257,8 +265,8 @@ def _policy(config: Config, path: KeyPath, name: str) -> Iterator[Fault]:
 def _policy_faults(config: Config, name: str, policy: PolicyConfig) -> Iterator[Fault]:
     path, classes = ("policies", name), config.sovereignty.classes
     yield from _zone((*path, "budget", "zone"), policy.budget)
-    if not _NAME.fullmatch(name):
-        yield Fault(path, "a policy's name has letters, digits, '.', '_' and '-'")
+    if (fault := policy_fault(name)) is not None:
+        yield Fault(path, fault)
     if policy.sovereignty_min is not None and policy.sovereignty_min not in classes:
         yield Fault((*path, "sovereignty_min"), _no_class(policy.sovereignty_min, classes))
     for number, wanted in enumerate(policy.sovereignty or ()):

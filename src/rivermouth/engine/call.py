@@ -9,6 +9,7 @@ from typing import Protocol
 import msgspec
 
 from rivermouth.dialects.dialect import Answer, Dialect, Route, Surface
+from rivermouth.engine.asked import Asked
 from rivermouth.engine.deadlines import Limits
 from rivermouth.engine.gate import Reservation
 from rivermouth.engine.interrupt import Interrupt
@@ -18,7 +19,6 @@ from rivermouth.engine.transcript import Transcript
 from rivermouth.ir.allowance import Allowance
 from rivermouth.ir.errors import ApiError
 from rivermouth.ir.request import EmbedRequest, Request
-from rivermouth.ir.tokens import estimate_prompt, estimate_tokens
 from rivermouth.providers.provider import NO_HEADERS, Upstream
 from rivermouth.routing.endpoint import Candidate, Plan, Policy
 from rivermouth.store.port import CallRecord, CallText
@@ -91,11 +91,13 @@ class Call:
     keeps_text: the record may have what is said, where the operator wants that; a chat has its texts elsewhere.
     transcript: what is said, while that is so.
     keeper: keeps the answer for its client, where it is one that is kept.
+    asked: the request, and what is counted of it.  long: it takes so long to walk that it is counted in a thread.
     """
 
     __slots__ = (
         "__weakref__",
         "allowance",
+        "asked",
         "closing",
         "committed",
         "dialect",
@@ -104,6 +106,7 @@ class Call:
         "keeps_text",
         "ledger",
         "limits",
+        "long",
         "opening",
         "output",
         "plan",
@@ -135,18 +138,20 @@ class Call:
         shorten: Callable[[ApiError], Request | None] | None = None,
         trace_context: Mapping[str, str] = NO_HEADERS,
         keeps_text: bool = False,
+        long: bool = False,
     ) -> None:
         self.ledger = Ledger(opened, clock_ns)
         self.dialect = dialect
         self.surface = surface
         self.route = route
-        self.request = request
+        self.ask(request)
         self.plan = plan
         self.policies = policies
         self.limits = limits
         self.shorten = shorten
         self.trace_context = trace_context
         self.keeps_text = keeps_text
+        self.long = long
         self.transcript: Transcript | None = None
         self.keeper: Keeper | None = None
         self.allowance: Allowance | None = None
@@ -165,11 +170,10 @@ class Call:
         """The id in every header, frame and record of this call."""
         return self.ledger.opened.id
 
-    def prompt_tokens(self) -> int:
-        """Tokens of the prompt, as counted here."""
-        if isinstance(self.request, Request):
-            return estimate_prompt(self.request)
-        return sum(estimate_tokens(len(text)) for text in self.request.input)
+    def ask(self, request: Request | EmbedRequest) -> None:
+        """What is asked from now on."""
+        self.request = request
+        self.asked = Asked(request)
 
     @property
     def streams(self) -> bool:
@@ -186,7 +190,7 @@ class Call:
             surface=self.surface,
             kind=self.route.kind,
             request=request,
-            input_estimate=estimate_prompt(request) if request is not None else 0,
+            input_estimate=self.asked.tokens() if request is not None else 0,
         )
 
     def head(self) -> Head:

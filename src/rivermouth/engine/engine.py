@@ -39,7 +39,7 @@ from rivermouth.routing.attempts import Failed, GiveUp, next_step
 from rivermouth.routing.catalog import Catalog
 from rivermouth.routing.endpoint import Candidate, Endpoint, Plan, Policy
 from rivermouth.routing.health import Health
-from rivermouth.routing.needs import needs
+from rivermouth.routing.needs import capabilities
 from rivermouth.routing.policy import DEFAULT_ID, Needs, Refused, Selection, arranged, policy_id, select
 from rivermouth.store.port import CallRecord, Checkpoint, Outcome, Status
 
@@ -129,14 +129,14 @@ class Engine:
             await self._attempts(call, once)
             end = (Status.COMPLETED, None, None)
         except ApiError as error:
-            end = (Status.FAILED, error, None)
+            end = (Status.FAILED, _kept(error), None)
             await self._tell(call, sink, error)
         except Stopped as stopped:
             end = (Status.CANCELLED, None, stopped.by)
             if (parting := _parting(stopped.by)) is not None:
                 await self._tell(call, sink, parting)
         except NotRecorded as lost:
-            end = (Status.FAILED, lost.error, None)
+            end = (Status.FAILED, _kept(lost.error), None)
             await self._tell(call, sink, lost.error)
         except Exception as error:  # the pump's seam: whatever it is, the client and the record learn of it
             log.exception("call.crashed", call=call.id)
@@ -186,12 +186,21 @@ class Engine:
                     raise _for_the_client(call, error) from None
                 shorter = call.shorten(error) if call.shorten is not None else None
                 if shorter is not None:
-                    call.request = shorter
+                    call.ask(shorter)
                     continue
-                failed.append(Failed(step.candidate, error))
+                failed.append(Failed(step.candidate, _kept(error)))
+                if not self._affords_another(call):
+                    raise _for_the_client(call, error) from None
             else:
                 self._health.succeeded(endpoint.id)
                 return
+
+    def _affords_another(self, call: Call) -> bool:
+        """The money for another attempt is there, where failed ones had their price and somebody keeps a budget."""
+        paid = call.ledger.cost()
+        if self._gate is None or call.reservation is None or paid is None:
+            return True
+        return self._gate.again(call.reservation, paid)
 
     async def _selected(self, call: Call) -> tuple[Candidate, ...]:
         """The candidates that policy leaves; the record gets the reasons for all.  Nobody else is ever tried."""
@@ -199,8 +208,12 @@ class Engine:
         if plan is None:
             with call.interrupt:
                 plan = await self._catalog.plan(call.request.model)
+        if call.long:
+            weighs = (self._gate.weigh,) if self._gate is not None and self._gate.active else ()
+            with call.interrupt:
+                await asyncio.to_thread(call.asked.all, (capabilities, *weighs))
         try:
-            selection = self.select(plan, call.policies, lambda: needs(call.request))
+            selection = self.select(plan, call.policies, call.asked.needs)
             if self._gate is not None and self._gate.active:
                 call.ledger.decided(selection.verdicts)
                 call.reservation = self._gate.admit(call, selection)
@@ -238,7 +251,7 @@ class Engine:
     async def _attempt(self, call: Call, candidate: Candidate, once: Once) -> None:
         """One attempt and its line in the record."""
         endpoint = candidate.endpoint
-        line = call.ledger.begin(endpoint, policy_id(candidate), call.prompt_tokens)
+        line = call.ledger.begin(endpoint, policy_id(candidate), call.asked.tokens)
         if call.transcript is not None:
             line.tally = call.transcript.heard(candidate)
         if call.keeper is not None and isinstance(call.request, Request):
@@ -408,6 +421,11 @@ class Engine:
         except TimeoutError:
             log.warning("call.untold", call=call.id)
             sink.hang_up()
+
+
+def _kept(error: ApiError) -> ApiError:
+    """The error as a value.  Its traceback leads to the frames that keep it, and these would keep all of the call."""
+    return error.with_traceback(None)
 
 
 def _unspoken(request: Request) -> tuple[str, ...]:

@@ -7,10 +7,13 @@ before its record is handed to the store.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
+from rivermouth.ir.request import EmbedRequest, Request
+from rivermouth.routing.cost import Cost
 from rivermouth.routing.policy import Selection
 from rivermouth.store.port import CallRecord
 
@@ -30,11 +33,20 @@ class Gate(Protocol):
 
     active: bool
 
+    @property
+    def weigh(self) -> Callable[[Request | EmbedRequest], int]:
+        """What `admit` asks of the request alone, by `call.asked`.  Pure, and called in any thread."""
+        ...
+
     def admit(self, call: Call, selection: Selection) -> Reservation:
         """Lets the call in; sets `call.allowance` where its caller has limits, also when it then refuses.
 
         Raises `ApiError`, and then nothing is reserved; `Refused` where it is about the candidates.
         """
+        ...
+
+    def again(self, reservation: Reservation, paid: Cost) -> bool:
+        """A call that has come to so much may have another attempt, which is reserved for; False, and it may not."""
         ...
 
     def settle(self, reservation: Reservation | None, final: CallRecord) -> None:

@@ -86,10 +86,14 @@ class App:
         if scope["type"] != "http":
             await _refuse_websocket(scope, receive, send)
             return
-        front = self.front
+        front, extensions = self.front, scope.get("extensions")
         if front.proxies:
             scope = front.proxies.seen(scope)
-        await self._switch(front, scope, receive, send)
+        try:
+            await self._switch(front, scope, receive, send)
+        finally:
+            if extensions:
+                extensions.clear()  # they and the request hold each other (`protocol`)
 
     async def _switch(self, front: Front, scope: Scope, receive: Any, send: Send) -> None:
         path = raw_path(scope)

@@ -10,17 +10,28 @@ from rivermouth.http.headers import Header, get
 from rivermouth.ir.errors import ApiError, Kind
 
 Receive = Callable[[], Awaitable[Any]]
+Here = Callable[[], bytes | None]
 
 
 class ClientLeft(Exception):
     """The client went away before its request was whole."""
 
 
-async def read_body(receive: Receive, headers: list[Header], limit_bytes: int, limit_s: float) -> bytes:
-    """The whole body.  Raises `ApiError` too_large or timeout, or `ClientLeft`."""
+async def read_body(
+    receive: Receive, headers: list[Header], limit_bytes: int, limit_s: float, here: Here | None = None
+) -> bytes:
+    """The whole body.  Raises `ApiError` too_large or timeout, or `ClientLeft`.
+
+    here: gives the body if all of it has come already (`protocol.BODY`).
+    """
     announced = get(headers, b"content-length")
     if announced is not None and announced.isdigit() and int(announced) > limit_bytes:
         raise _too_large(limit_bytes)
+    whole = here() if here is not None else None
+    if whole is not None:
+        if len(whole) > limit_bytes:
+            raise _too_large(limit_bytes)
+        return whole
     try:
         async with asyncio.timeout(limit_s):
             return await _collect(receive, limit_bytes)

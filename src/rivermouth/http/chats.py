@@ -26,10 +26,10 @@ from rivermouth.chat.moves import Busy, Submission
 from rivermouth.chat.service import ChatService
 from rivermouth.chat.settings import ChatSettings
 from rivermouth.http.body import ClientLeft, Receive, read_body
-from rivermouth.http.disconnect import Watched
-from rivermouth.http.headers import JSON, STREAM, Header, get, retry_after
+from rivermouth.http.disconnect import Leave, Watched
+from rivermouth.http.headers import JSON, POLICY, STREAM, Header, get, retry_after
 from rivermouth.http.lifecycle import Lifecycle
-from rivermouth.http.protocol import HANG_UP, WRITE
+from rivermouth.http.protocol import HANG_UP, LEAVE, WRITE
 from rivermouth.http.sink import Send
 from rivermouth.ir.errors import ApiError, Kind, WireError, invalid
 from rivermouth.ir.request import File, Image
@@ -121,7 +121,8 @@ class ChatStreams:
             owner = await self._identity.identify(headers)
             extensions = scope.get("extensions", {})
             write, hang_up = extensions.get(WRITE, _cannot), extensions.get(HANG_UP, _nothing)
-            await handler(_Request(owner, chat_id, headers, scope["query_string"], receive, send, write, hang_up))
+            query, leave = scope["query_string"], extensions.get(LEAVE)
+            await handler(_Request(owner, chat_id, headers, query, receive, send, write, hang_up, leave))
         except ClientLeft:
             log.debug("request.abandoned", path=scope["path"])
         except Busy as busy:
@@ -135,6 +136,8 @@ class ChatStreams:
     async def _stream(self, asked: _Request) -> None:
         if self._lifecycle.draining:
             raise ApiError(Kind.OVERLOADED, "the server is shutting down", retry_after_s=self._lifecycle.retry_after_s)
+        if get(asked.headers, POLICY) is not None:
+            raise invalid("a chat takes no policy by header; ask a model's own route", POLICY.decode())
         key = get(asked.headers, b"idempotency-key")
         if key is not None and not KEY.fullmatch(key):
             raise invalid("an Idempotency-Key is 1 to 200 printable characters", "Idempotency-Key")
@@ -193,7 +196,7 @@ class ChatStreams:
         """
         try:
             task = asyncio.create_task(self._pass_on(asked, follower, extra, again=again))
-            with Watched(asked.receive, lambda: _cancelled(task)):
+            with Watched(asked.receive, lambda: _cancelled(task), asked.leave):
                 try:
                     await asyncio.wait({task})
                 finally:
@@ -274,6 +277,7 @@ class _Request(msgspec.Struct, frozen=True):
     send: Send
     write: Callable[[bytes], bool]
     hang_up: Callable[[], None]
+    leave: Leave | None
 
 
 def _attached(uploads: list[Upload] | None, most: int) -> tuple[Image | File, ...] | None:

@@ -17,12 +17,10 @@ import structlog
 from rivermouth.dialects.dialect import Dialect, Operation, Route
 from rivermouth.engine.call import Call, Sink
 from rivermouth.engine.engine import Engine
-from rivermouth.engine.interrupt import By
 from rivermouth.http.body import ClientLeft, Receive, read_body
-from rivermouth.http.disconnect import Watched
 from rivermouth.http.envelope import CODES
 from rivermouth.http.exchange import Exchange
-from rivermouth.http.headers import Header, client_request_id, get, identity, trace_context
+from rivermouth.http.headers import POLICY, Header, client_request_id, get, identity, trace_context
 from rivermouth.http.kept import KeptRoutes
 from rivermouth.http.keys import ANYBODY, Caller, Keys
 from rivermouth.http.lifecycle import Lifecycle
@@ -105,7 +103,8 @@ class DataPlane:
         common += verdict.cors
         surface = found.surface if isinstance(found, Match) else None
         connection = Connection.of(scope, receive, send, verdict.cors)
-        sink = AsgiSink(send, found.dialect, surface, call_id, common, connection.hang_up, connection.write)
+        ways = (connection.hang_up, connection.write, connection.at_once)
+        sink = AsgiSink(send, found.dialect, surface, call_id, common, *ways)
         if verdict.preflight:
             await sink.answer(204, b"", [])
             return
@@ -141,13 +140,16 @@ class DataPlane:
     def _asked(self, headers: list[Header]) -> tuple[Policy, ...]:
         """The policies that the request itself wants to hold; it can narrow, and nothing else.
 
-        Raises `ApiError` for a name that is none: nobody may think a policy holds that does not exist.
+        Raises `ApiError` for a name that is none, and for none at all: nobody may think a policy holds that does not.
         """
-        names = [n.strip() for n in (get(headers, POLICY_HEADER) or "").split(",") if n.strip()]
+        given = [value.decode("latin-1") for name, value in headers if name == POLICY]
+        names = [n.strip() for n in ",".join(given).split(",") if n.strip()]
+        if given and not names:
+            raise invalid("the header names no policy", POLICY.decode(), "unknown_policy")
         for name in names:
             if name not in self._policies:
                 known = f"; there are: {', '.join(self._policies)}" if self._policies else ""
-                raise invalid(f"no policy is called '{name[:100]}'{known}", POLICY_HEADER.decode(), "unknown_policy")
+                raise invalid(f"no policy is called '{name[:100]}'{known}", POLICY.decode(), "unknown_policy")
         return tuple(self._policies[name] for name in names)
 
     async def _serve(self, exchange: Exchange) -> None:
@@ -173,7 +175,8 @@ class DataPlane:
 
     async def _body(self, exchange: Exchange) -> bytes:
         try:
-            return await read_body(exchange.receive, exchange.headers, self._body_limit_bytes, self._body_limit_s)
+            limit_bytes, limit_s = self._body_limit_bytes, self._body_limit_s
+            return await read_body(exchange.receive, exchange.headers, limit_bytes, limit_s, exchange.connection.here)
         except ApiError as error:
             exchange.sink.close_after = error.kind is Kind.TIMEOUT  # the rest of it may never come
             raise
@@ -227,7 +230,7 @@ class DataPlane:
         logged = self._logging.open(call, exchange.caller, wish) if wish is not None else None
         if wish is None or logged is None:
             self._tell_limits(exchange, call)
-            with Watched(exchange.receive, lambda: call.interrupt.cancel(By.CLIENT)):
+            with exchange.watched(call):
                 await run(call, exchange.sink)
             return
         exchange.sink = self._logging.sink(logged, call, wish, identity(call.id, exchange.client_id))
@@ -302,6 +305,7 @@ class DataPlane:
             policies=(*self._asked(exchange.headers), *caller.policies),
             trace_context=trace_context(exchange.headers),
             keeps_text=True,
+            long=len(exchange.body) > INLINE_BODY_BYTES,
         )
 
 
@@ -340,7 +344,6 @@ async def _read(parse: Callable[[bytes, Route, str | None], T], match: Match, bo
     return await asyncio.to_thread(parse, body, match.route, match.model)
 
 
-POLICY_HEADER: Final = b"x-rivermouth-policy"
 INLINE_BODY_BYTES: Final = 256 * 1024
 MESSAGES_CAP: Final = 20_000
 MANAGING: Final = frozenset({Operation.PULL, Operation.COPY, Operation.DELETE})

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from rivermouth.dialects.dialect import Answer
+from rivermouth.engine.call import Call
+from rivermouth.engine.interrupt import By
+from rivermouth.http.disconnect import Watched
 from rivermouth.http.headers import JSON, Header, client_request_id
 from rivermouth.http.keys import ANYBODY
 from rivermouth.http.resume import Connection
@@ -53,3 +56,7 @@ class Exchange:
 
     async def json(self, body: bytes, status: int = 200) -> None:
         await self.sink.answer(status, body, [JSON])
+
+    def watched(self, call: Call) -> Watched:
+        """While inside, the call is cancelled when its client leaves."""
+        return Watched(self.receive, lambda: call.interrupt.cancel(By.CLIENT), self.connection.leave)

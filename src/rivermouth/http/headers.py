@@ -16,6 +16,8 @@ STREAM: Final[tuple[Header, ...]] = (
     (b"connection", b"keep-alive"),
     (b"x-accel-buffering", b"no"),
 )
+POLICY: Final = b"x-rivermouth-policy"
+"""By which a request says what is to hold for it beside everything else."""
 JSON: Final[Header] = (b"content-type", b"application/json")
 TEXT: Final[Header] = (b"content-type", b"text/plain; charset=utf-8")
 ID_NAMES: Final = (b"x-request-id", b"request-id", b"x-amzn-requestid")

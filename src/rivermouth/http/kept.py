@@ -32,7 +32,6 @@ from rivermouth.kept.service import Asked, Kept, KeptAnswers
 from rivermouth.log.answer import AnswerLog, BrokenOffError, Reader
 from rivermouth.routing.catalog import Catalog
 from rivermouth.routing.endpoint import Plan
-from rivermouth.routing.needs import needs
 from rivermouth.store.kept.port import Owner
 
 NUMBER: Final = re.compile(r"\d{1,18}", re.ASCII)
@@ -81,7 +80,7 @@ class KeptRoutes:
         """
         try:
             plan = await self._catalog.plan(call.request.model)
-            candidates = self._engine.select(plan, call.policies, lambda: needs(call.request)).candidates
+            candidates = self._engine.select(plan, call.policies, call.asked.needs).candidates
         except ApiError:
             return None
         keeping = [c for c in candidates if self._kept.longest_s([c]) > 0]

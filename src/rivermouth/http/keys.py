@@ -15,13 +15,14 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from rivermouth.config import Role, Scope
+from rivermouth.config.names import FINGERPRINT_CHARS
 from rivermouth.dialects.dialect import Key, Operation
 from rivermouth.http.headers import Header, get
 from rivermouth.ir.errors import ApiError, Kind
-from rivermouth.platform.keyring import FINGERPRINT_CHARS, KeyRing, Known, digest_of
+from rivermouth.platform.keyring import KeyRing, Known, digest_of
 from rivermouth.routing.endpoint import Policy
 
-__all__ = ["ANYBODY", "FINGERPRINT_CHARS", "ROLES", "SCOPES", "Caller", "Keys"]
+__all__ = ["ANYBODY", "ROLES", "SCOPES", "Caller", "Keys"]
 
 ALL: Final[frozenset[Scope]] = frozenset({"generate", "embed", "models", "manage", "chat"})
 
@@ -134,7 +135,7 @@ class Keys:
         digests = [digest_of(key) for key in common]
         self._known = {digest: Caller(digest[:FINGERPRINT_CHARS]) for digest in digests}
         self._known |= {digest_of(key): caller for key, caller in own}
-        self._places = tuple(dict.fromkeys(places))
+        self._places = tuple((place, (place.header or "").lower().encode()) for place in dict.fromkeys(places))
         self._ring = ring
         self._policies = policies or {}
         self._required = required
@@ -150,13 +151,14 @@ class Keys:
         """Whose key the request carries; None when a key is needed and it carries no good one."""
         if self.open:
             return ANYBODY
-        found: Caller | None = None
-        for place in self._places:
-            offered = _offered(place, headers, query)
+        for place, header in self._places:
+            offered = _offered(place, header, headers, query)
             if offered is not None:
                 digest = digest_of(offered)
-                found = self._known.get(digest) or self._of_database(digest) or found
-        return found
+                found = self._known.get(digest) or self._of_database(digest)
+                if found is not None:
+                    return found
+        return None
 
     def _of_database(self, digest: str) -> Caller | None:
         known = self._ring.find(digest, self._clock_ns()) if self._ring is not None else None
@@ -186,12 +188,12 @@ class Keys:
         return self._policies.get(name) or Policy(id=f"{name} (not configured)", providers=())
 
 
-def _offered(place: Key, headers: list[Header], query: bytes) -> str | None:
+def _offered(place: Key, header: bytes, headers: list[Header], query: bytes) -> str | None:
     if place.query is not None:
         if not query:
             return None
         return next((v for k, v in parse_qsl(query.decode("latin-1")) if k == place.query), None)
-    value = get(headers, (place.header or "").lower().encode())
+    value = get(headers, header)
     if value is None:
         return None
     if place.between is not None:

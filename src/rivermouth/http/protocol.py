@@ -4,18 +4,23 @@ uvicorn leaves four things open.  A head may have any size and take any time: he
 `HEAD_S`.  Bytes that are no request are answered with 400 even while an earlier request is being answered, so the 400
 would stand in the middle of that answer (F14): here the connection is closed instead.  A request that offers another
 protocol (curl and Java do so with h2c) loses its body, which would then be read as the next request: here the offer is
-declined, as HTTP allows.  And when the client leaves, only
-the newest of several pipelined requests is told, and the one that runs would go on to its end (F31): here all are.
+declined, as HTTP allows.  And when the client leaves, only the
+newest of several pipelined requests is told, and the one that runs would go on to its end (F31): here all are.
+
+An application behind it finds ways past ASGI's messages in `scope["extensions"]`: to hang up, to write, to have the
+body, to be told that the client has left.  They know the request's cycle and it knows the scope, so whoever is done
+with a request empties them, or all that it held would wait for the collector.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
 import httptools
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 HEAD_CAP_BYTES: Final = 64 * 1024
 HEAD_S: Final = 60.0
@@ -25,9 +30,21 @@ HANG_UP: Final = "rivermouth.hang_up"
 WRITE: Final = "rivermouth.write"
 """The extension by which a stream that has begun writes a chunk at once; see `write_chunk`."""
 
+ANSWER: Final = "rivermouth.answer"
+"""The extension by which a whole answer is written at once; see `write_answer`."""
+
+LEAVE: Final = "rivermouth.leave"
+"""The extension that takes what is to be called, once, when the client leaves before its answer is whole; None takes it
+back.  Waiting for ASGI's own word needs a task for as long as the answer takes."""
+
+BODY: Final = "rivermouth.body"
+"""The extension that gives the request's body, if all of it is here and nobody has had it: so no clock need be set."""
+
 UPGRADE_HEADERS: Final = frozenset({b"upgrade", b"connection", b"http2-settings"})
 TOO_LARGE: Final = b"431 Request Header Fields Too Large"
 TOO_SLOW: Final = b"408 Request Timeout"
+_ODD: Final = bytes(code for code in (*range(0x20), 0x7F) if code not in b"\t\r\n")
+"""What stands nowhere in a head."""
 
 
 def write_chunk(cycle: RequestResponseCycle, data: bytes) -> bool:
@@ -42,6 +59,43 @@ def write_chunk(cycle: RequestResponseCycle, data: bytes) -> bool:
     return True
 
 
+def take_body(cycle: RequestResponseCycle) -> bytes | None:
+    """The whole body, once; None when some of it is still to come, and `receive` has to wait for that."""
+    if cycle.more_body or cycle.disconnected or cycle.waiting_for_100_continue:
+        return None
+    body, cycle.body = bytes(cycle.body), bytearray()
+    cycle.message_event.clear()
+    cycle.flow.resume_reading()
+    return body
+
+
+def write_answer(cycle: RequestResponseCycle, status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes) -> bool:
+    """Write a whole answer, whose headers give its length; False when only `send` can, and nothing is written then.
+
+    names: in lower case, as everywhere here.
+    """
+    if cycle.flow.write_paused or cycle.response_started or cycle.scope["method"] == "HEAD":
+        return False
+    if cycle.disconnected:
+        return True
+    headers = [*cycle.default_headers, *headers]
+    closes = (b"connection", b"close") in headers
+    if not cycle.keep_alive and not closes:
+        headers.append((b"connection", b"close"))
+    lines = b"".join([b"%b: %b\r\n" % header for header in headers])
+    if not len(headers) == lines.count(b"\r") == lines.count(b"\n") or len(lines.translate(None, _ODD)) < len(lines):
+        return False  # a header with a line end in it would be two
+    cycle.keep_alive = cycle.keep_alive and not closes
+    cycle.waiting_for_100_continue = False
+    cycle.response_started = cycle.response_complete = True
+    cycle.transport.write(b"%b%b\r\n%b" % (STATUS_LINE[status], lines, body))
+    cycle.message_event.set()
+    if not cycle.keep_alive:
+        cycle.transport.close()
+    cycle.on_response()
+    return True
+
+
 class Protocol(HttpToolsProtocol):
     """One connection."""
 
@@ -50,6 +104,7 @@ class Protocol(HttpToolsProtocol):
         self._earlier: list[RequestResponseCycle] = []
         self._head_bytes = 0
         self._head_clock: asyncio.TimerHandle | None = None
+        self._leaving: dict[RequestResponseCycle, Callable[[], None]] = {}
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -87,7 +142,11 @@ class Protocol(HttpToolsProtocol):
         self._head_ends()
         before = self.cycle
         super().on_headers_complete()
-        self.scope["extensions"][WRITE] = partial(write_chunk, self.cycle)  # type: ignore[assignment]
+        cycle, extensions = self.cycle, self.scope["extensions"]
+        extensions[WRITE] = partial(write_chunk, cycle)  # type: ignore[assignment]
+        extensions[ANSWER] = partial(write_answer, cycle)  # type: ignore[assignment]
+        extensions[LEAVE] = partial(self._watch, cycle)  # type: ignore[assignment]
+        extensions[BODY] = partial(take_body, cycle)  # type: ignore[assignment]
         if before is not None and not before.response_complete:
             self._earlier = [cycle for cycle in self._earlier if not cycle.response_complete]
             self._earlier.append(before)
@@ -123,6 +182,18 @@ class Protocol(HttpToolsProtocol):
             if cycle is not None and not cycle.response_complete:
                 cycle.disconnected = True
                 cycle.message_event.set()
+        leaving, self._leaving = self._leaving, {}
+        for gone in leaving.values():
+            gone()
+
+    def _watch(self, cycle: RequestResponseCycle, gone: Callable[[], None] | None) -> None:
+        if gone is None:
+            self._leaving.pop(cycle, None)
+        elif cycle.disconnected:
+            gone()
+        elif not cycle.response_complete:
+            self._leaving[cycle] = gone
+            cycle.flow.resume_reading()  # a socket that is not read does not say that it is closed
 
     def _hang_up(self) -> None:
         self._client_left()

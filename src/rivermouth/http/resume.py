@@ -21,13 +21,13 @@ import msgspec
 from rivermouth.dialects.dialect import Dialect, Surface
 from rivermouth.engine.call import Call
 from rivermouth.engine.logged import Gone, LoggedCall, LoggedCalls, Owner, Unknown
-from rivermouth.http.body import Receive
-from rivermouth.http.disconnect import Watched
+from rivermouth.http.body import Here, Receive
+from rivermouth.http.disconnect import Leave, Watched
 from rivermouth.http.envelope import envelope
 from rivermouth.http.headers import JSON, Header, get, identity
 from rivermouth.http.keys import Caller, Keys
-from rivermouth.http.protocol import HANG_UP, WRITE
-from rivermouth.http.sink import AsgiSink, Send
+from rivermouth.http.protocol import ANSWER, BODY, HANG_UP, LEAVE, WRITE
+from rivermouth.http.sink import AsgiSink, AtOnce, Send
 from rivermouth.ir.errors import ApiError, Kind, invalid
 from rivermouth.log.answer import AnswerLog, BrokenOffError, Reader, TrimmedError
 from rivermouth.wire.sse import with_offset
@@ -50,18 +50,30 @@ class Wish(msgspec.Struct, frozen=True):
 
 
 class Connection(msgspec.Struct, frozen=True):
-    """One client's connection.  cors: what each answer on it carries."""
+    """One client's connection, with its ways past ASGI's messages (`protocol`).  cors: what each answer carries."""
 
     receive: Receive
     send: Send
     write: Callable[[bytes], bool]
     hang_up: Callable[[], None]
     cors: tuple[Header, ...] = ()
+    at_once: AtOnce | None = None
+    leave: Leave | None = None
+    here: Here | None = None
 
     @classmethod
     def of(cls, scope: Mapping[str, Any], receive: Receive, send: Send, cors: tuple[Header, ...]) -> Connection:
         extensions = scope.get("extensions", {})
-        return cls(receive, send, extensions.get(WRITE, _cannot), extensions.get(HANG_UP, _stay), cors)
+        return cls(
+            receive,
+            send,
+            extensions.get(WRITE, _cannot),
+            extensions.get(HANG_UP, _stay),
+            cors,
+            extensions.get(ANSWER),
+            extensions.get(LEAVE),
+            extensions.get(BODY),
+        )
 
     async def answer(self, status: int, headers: list[Header], body: bytes = b"") -> None:
         """One whole answer."""
@@ -146,7 +158,7 @@ async def read_out(logged: LoggedCall, connection: Connection, after: int = 0) -
     log = logged.log
     with (
         Reader(log, after, connection.write, connection.hang_up) as reader,
-        Watched(connection.receive, reader.leave),
+        Watched(connection.receive, reader.leave, connection.leave),
     ):
         if not await reader.head():
             if not reader.gone:

@@ -14,16 +14,19 @@ IGNORED_CHARS: Final = 1024
 PLAIN: Final = Head()
 
 Send = Callable[[Any], Awaitable[None]]
+AtOnce = Callable[[int, list[Header], bytes], bool]
 
 
 class AsgiSink:
     """Implements the engine's `Sink`.  `headers` are those that every answer of this request carries.
 
     surface: where a stream would be; None where nothing is served.
+    write, at_once: the connection's own ways for a piece of a stream, and for a whole answer: False, and it is sent.
     limits: asked once, when an answer begins, for the headers that say what its caller has left; None: nothing to say.
     """
 
     __slots__ = (
+        "_at_once",
         "_call_id",
         "_dialect",
         "_headers",
@@ -46,6 +49,7 @@ class AsgiSink:
         headers: list[Header],
         hang_up: Callable[[], None],
         write: Callable[[bytes], bool],
+        at_once: AtOnce | None = None,
     ) -> None:
         self._send = send
         self._dialect = dialect
@@ -54,6 +58,7 @@ class AsgiSink:
         self._headers = headers
         self.hang_up = hang_up
         self._write = write
+        self._at_once = at_once
         self.limits: Callable[[], Iterable[Header]] | None = None
         self.started = False
         self.ended = False
@@ -89,12 +94,11 @@ class AsgiSink:
             raise RuntimeError("an answer had begun already")
         self.started = self.ended = True
         length = (b"content-length", str(len(body)).encode())
-        headers = (
-            [*headers, *self._left(), (b"connection", b"close")] if self.close_after else [*headers, *self._left()]
-        )
-        await self._send(
-            {"type": "http.response.start", "status": status, "headers": [*headers, length, *self._headers]}
-        )
+        closing = [(b"connection", b"close")] if self.close_after else []
+        headers = [*headers, *self._left(), *closing, length, *self._headers]
+        if self._at_once is not None and self._at_once(status, headers, body):
+            return
+        await self._send({"type": "http.response.start", "status": status, "headers": headers})
         await self._send({"type": "http.response.body", "body": body, "more_body": False})
 
     def _left(self) -> Iterable[Header]:

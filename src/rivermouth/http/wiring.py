@@ -181,10 +181,11 @@ class Wiring:
     def _chats(self) -> AsgiApp:
         from rivermouth.http.api.accounts import account_routes
         from rivermouth.http.api.chats import chat_app, chat_routes
+        from rivermouth.http.api.described import description
 
-        services = self._services
+        services, base_path = self._services, self._services.config.http.base_path
         handlers = [*chat_routes(services.chat, self._current), *account_routes(services.accounts, self._current)]
-        return chat_app(handlers, __version__)
+        return chat_app([*handlers, description(handlers, __version__, base_path)])
 
     def _documents(self) -> AsgiApp:
         from rivermouth.http.api.platform.app import platform_app

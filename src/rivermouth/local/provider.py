@@ -44,6 +44,7 @@ from rivermouth.local.sources.gathered import PULL_CAP_BYTES, Orders
 from rivermouth.local.spec import STEP_S, EncoderSpec, EngineSpec, Spec, precision
 from rivermouth.local.starter import KV_BYTES, Starter
 from rivermouth.local.support import parameters_label
+from rivermouth.providers.outbound import FROM_ENVIRONMENT, Outbound
 from rivermouth.providers.provider import Batch, Lease, Onward
 
 TEXT_TIMEOUT_S: Final = 180.0
@@ -60,6 +61,7 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
     chat_template: bool = True
     pulls: Pulls = Pulls.CATALOG
     pull_limit_bytes: int = PULL_CAP_BYTES
+    outbound: Outbound = FROM_ENVIRONMENT
 
 
 class LocalProvider:
@@ -70,7 +72,8 @@ class LocalProvider:
     for ever).  max_models: how many are loaded at once.  wanted: the devices to use, in order of preference; empty for
     those that are here.  npu_tokens: the longest prompt that an NPU gets.  devices: how those that are here are found.
     starter: how processes are started.  kv_bytes: what the memory of a model's answers may take.  step_s: a process
-    that makes no step for so long is ended.  catalog, pulls, pull_limit_bytes: what clients can pull.
+    that makes no step for so long is ended.  catalog, pulls, pull_limit_bytes: what clients can pull.  outbound: how
+    that is reached.
     """
 
     name = PROVIDER
@@ -94,10 +97,12 @@ class LocalProvider:
         catalog: Catalog = CATALOG,
         pulls: Pulls = Pulls.CATALOG,
         pull_limit_bytes: int = PULL_CAP_BYTES,
+        outbound: Outbound = FROM_ENVIRONMENT,
     ) -> None:
         self.registry = Registry(root)
         self._caches = root / "networks"
-        self.puller = Puller(self.registry, catalog, pulls=pulls, orders=Orders(cap_bytes=pull_limit_bytes))
+        orders = Orders(cap_bytes=pull_limit_bytes, outbound=outbound)
+        self.puller = Puller(self.registry, catalog, pulls=pulls, orders=orders)
         limits = msgspec.structs.replace(limits or Limits(), keep_alive_s=keep_alive_s, max_models=max_models)
         self.pool = EnginePool(self.spec_of, limits, start=starter or Starter())
         self._devices = devices or Devices()
@@ -117,7 +122,7 @@ class LocalProvider:
             wait_s=wishes.wait_s,
         )
         self._chat_template = wishes.chat_template
-        self.puller.adopt(wishes.pulls, wishes.pull_limit_bytes)
+        self.puller.adopt(wishes.pulls, wishes.pull_limit_bytes, wishes.outbound)
 
     def spec_of(self, model: Model, device: str) -> Spec:
         """How a process for this model is started on this device."""

@@ -25,6 +25,7 @@ from rivermouth.local.registry import Registry
 from rivermouth.local.sources import fetch
 from rivermouth.local.sources.gathered import Orders
 from rivermouth.local.sources.present import verify_present
+from rivermouth.providers.outbound import FROM_ENVIRONMENT, Outbound
 
 STEPS: Final = 200
 
@@ -77,10 +78,10 @@ class Puller:
         self._orders = orders or Orders()
         self._running: dict[Wish, _Download] = {}
 
-    def adopt(self, pulls: Pulls, limit_bytes: int) -> None:
+    def adopt(self, pulls: Pulls, limit_bytes: int, outbound: Outbound = FROM_ENVIRONMENT) -> None:
         """What pulls that begin from now on may be; one that runs goes on as it began."""
         self._pulls = pulls
-        self._orders = msgspec.structs.replace(self._orders, cap_bytes=limit_bytes)
+        self._orders = msgspec.structs.replace(self._orders, cap_bytes=limit_bytes, outbound=outbound)
 
     async def pull(self, name: str, accept: str | None = None) -> AsyncGenerator[PullProgress, None]:
         """The frames of a client's pull.  Raises `ApiError` after the first for what it may not have.

@@ -10,11 +10,13 @@ when nobody does, what no longer fits is dropped, and counted.
 
 from __future__ import annotations
 
+import io
 import logging
 import re
 import sys
 import threading
 from collections.abc import Iterable, MutableMapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Final, Literal, TextIO
 
@@ -159,12 +161,13 @@ def _shown(value: Told) -> str:
 
 
 class Behind(logging.Handler):
-    """Keeps each record for a thread that writes it to the stream."""
+    """Keeps each record for a thread that writes to the stream what has come, all of it at once."""
 
     def __init__(self, stream: TextIO) -> None:
         super().__init__()
         self.stream = stream
-        self._out = logging.StreamHandler(stream)
+        self._page = io.StringIO()
+        self._out = logging.StreamHandler(self._page)
         self._backlog: Backlog[logging.LogRecord | threading.Event] = Backlog(
             "log", self._write, limit=LIMIT, batch=BATCH, linger_s=LINGER_S
         )
@@ -194,9 +197,20 @@ class Behind(logging.Handler):
     def _write(self, entries: list[logging.LogRecord | threading.Event]) -> None:
         for entry in entries:
             if isinstance(entry, threading.Event):
+                self._put_out()
                 entry.set()
             else:
                 self._out.emit(entry)
+        self._put_out()
+
+    def _put_out(self) -> None:
+        text = self._page.getvalue()
+        if text:
+            self._page.seek(0)
+            self._page.truncate()
+            with suppress(OSError, ValueError):  # nobody is there to be told that nobody is there
+                self.stream.write(text)
+                self.stream.flush()
 
 
 def statistics() -> BacklogStatistics:

@@ -37,6 +37,8 @@ from rivermouth.observe.ended import NS, EndedCall, word
 from rivermouth.observe.labelled import DURATION_S, FIRST_TOKEN_S, GAP_S, TOKENS_PER_S, Labelled
 
 OTHER: Final = "other"
+RELOADS: Final = ("ok", "refused")
+"""What became of a configuration that was read again."""
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 
 
@@ -88,6 +90,9 @@ class Metrics:
             "basis",
         )
         self._chunks = count("chunks", "Content events sent to clients.", "dialect")
+        self._reloads = count("config_reloads", "Times the configuration was read again.", "outcome")
+        for outcome in RELOADS:
+            self._reloads(outcome)
         self._queues, self._breakers = QueueCollector(), BreakerCollector(OTHER)
         self._backlogs, self._spans, self._logs = BacklogCollector(), SpanCollector(), LogCollector()
         for collector in (self._queues, self._breakers, self._backlogs, self._spans, self._logs):
@@ -159,6 +164,10 @@ class Metrics:
             again = following.endpoint_id == failed.endpoint_id
             counter = self._retries if again else self._fallbacks
             counter(_bounded(failed.provider, self._providers), word(failed.kind)).inc()
+
+    def reloaded(self, *, refused: bool) -> None:
+        """The configuration was read again; where it was refused, the one before goes on."""
+        self._reloads("refused" if refused else "ok").inc()
 
     def loop_lag(self, lag_s: float) -> None:
         self._loop_lag.set(lag_s)

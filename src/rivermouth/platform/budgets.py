@@ -20,6 +20,7 @@ from rivermouth.config import Budget
 from rivermouth.ir.errors import ApiError, Kind
 from rivermouth.platform.periods import NS, Period, period_at
 from rivermouth.platform.terms import Subject
+from rivermouth.routing.cost import Cost
 from rivermouth.store.platform.port import Spent, SpentRow
 from rivermouth.store.port import NANO, CallRecord
 
@@ -48,9 +49,10 @@ class Account:
 
 
 class Hold(msgspec.Struct):
-    """What one call has reserved."""
+    """What one call has reserved: what an attempt may cost, and what those before it did."""
 
     account: Account
+    attempt_nano: int
     nano: int
 
 
@@ -62,6 +64,7 @@ class Book:
         self.budget = budget
         self.watched_ns = watched_ns
         self._accounts: dict[int, Account] = {}
+        self._forgotten_ns = 0
         self._last: Account | None = None
 
     @property
@@ -83,12 +86,17 @@ class Book:
         period = period_at(self.budget.period, self.budget.zone, at_ns)
         found = self._accounts.get(period.since_ns)
         if found is None:
-            found = self._accounts[period.since_ns] = Account(period, known=period.since_ns >= self.watched_ns)
+            found = self._accounts[period.since_ns] = Account(period, known=self._knows(period))
             for old in sorted(self._accounts)[:-PERIODS_KEPT]:
                 if old != period.since_ns and not self._accounts[old].reserved:
-                    del self._accounts[old]
+                    self._forgotten_ns = max(self._forgotten_ns, self._accounts.pop(old).period.until_ns)
         self._last = found
         return found
+
+    def _knows(self, period: Period) -> bool:
+        """Nothing was spent in it yet: it began under our eyes, and is none that was forgotten and is here again, as it
+        may be when a clock was far ahead for a while."""
+        return period.since_ns >= max(self.watched_ns, self._forgotten_ns)
 
     def refusal(self, nano: int, at_ns: int) -> ApiError | None:
         """Why a call that may cost so much may not begin; None if it may."""
@@ -113,7 +121,17 @@ class Book:
     def reserve(self, nano: int, at_ns: int) -> Hold:
         account = self.account(at_ns)
         account.reserved += nano
-        return Hold(account, nano)
+        return Hold(account, nano, nano)
+
+    def extend(self, hold: Hold, paid: Cost) -> bool:
+        """The call has come to so much and wants another attempt: that is reserved too, if it fits."""
+        nano = hold.attempt_nano + (paid.nano if paid.currency == self.budget.currency else 0)
+        more = nano - hold.nano
+        if more > 0 and hold.account.spent + hold.account.reserved + more > self.amount_nano:
+            return False
+        hold.account.reserved += max(more, 0)
+        hold.nano += max(more, 0)
+        return True
 
     def spend(self, final: CallRecord) -> None:
         """The call has ended."""
@@ -139,11 +157,12 @@ class Book:
         account.known = True
 
     def _own(self, rows: Iterable[R]) -> Iterable[R]:
-        return (row for row in rows if row.currency == self.budget.currency and concerns(self.subject, row))
+        return (row for row in rows if row.currency == self.budget.currency and self.subject in subjects_of(row))
 
 
-def concerns(subject: Subject, row: SpentRow | CallRecord) -> bool:
-    """The call is one of the subject's."""
-    if subject.kind == "key":
-        return row.key_name == subject.name
-    return row.policy_id is not None and subject.name in row.policy_id.split("+")
+def subjects_of(row: SpentRow | CallRecord) -> list[tuple[str, str]]:
+    """Whose the call was: of a key, and of every policy under which it was made."""
+    found = [("key", row.key_name)] if row.key_name is not None else []
+    if row.policy_id is not None:
+        found += [("policy", name) for name in row.policy_id.split("+")]
+    return found

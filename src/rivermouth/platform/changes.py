@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import secrets
 import string
 from typing import Annotated, Any, Final, TypeVar
@@ -11,9 +10,10 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from rivermouth.config import Budget, RateLimits, Role, Scope
+from rivermouth.config.names import key_fault
 from rivermouth.config.zones import zone_fault
 from rivermouth.ir.errors import invalid
-from rivermouth.platform.keyring import FINGERPRINT_CHARS, digest_of
+from rivermouth.platform.keyring import digest_of
 from rivermouth.secrets import Secret
 from rivermouth.store.platform.port import ChangeRow, KeyRow
 from rivermouth.wire import json
@@ -23,8 +23,6 @@ SHOWN_CHARS: Final = 8
 SECRET_CHARS: Final = 40
 ALPHABET: Final = string.ascii_letters + string.digits
 LONGEST_GRACE_S: Final = 90 * 86_400.0
-NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}")
-_FINGERPRINT: Final = re.compile(rf"[0-9a-f]{{{FINGERPRINT_CHARS}}}")
 HIDDEN: Final = ("digest", "old_digest", "last_used_ns", "version")
 """What the log of changes does not have of a key."""
 
@@ -72,10 +70,9 @@ def checked(wanted: W) -> W:
         text, _, place = str(error).partition(" - at `$.")
         raise invalid(text, place.rstrip("`") or None) from None
     if isinstance(wanted, NewKey):
-        if not NAME.fullmatch(wanted.name):
-            raise invalid("a key's name has up to 64 letters, digits, '.', '_', '@' and '-'", "name")
-        if _FINGERPRINT.fullmatch(wanted.name):
-            raise invalid("such names are those of keys that have none", "name")
+        fault = key_fault(wanted.name)
+        if fault is not None:
+            raise invalid(fault, "name")
     if isinstance(wanted.budget, Budget):
         fault = zone_fault(wanted.budget.zone)
         if fault is not None:

@@ -17,6 +17,9 @@ from rivermouth.ir.tokens import CHARS_PER_TOKEN, TOKENS_PER_MESSAGE
 MEDIA_TOKENS: Final = 1_600
 """Of an image, and the least of a file or a sound."""
 
+LONGEST_TOKENS: Final = 10**12
+"""Of all answers of a call, whatever a request says: numbers of hundreds of digits are numbers too."""
+
 
 class Estimate(msgspec.Struct, frozen=True):
     """Tokens."""
@@ -29,16 +32,23 @@ class Estimate(msgspec.Struct, frozen=True):
         return self.input + self.output
 
 
-def estimate(request: Request | EmbedRequest, expected_output: int) -> Estimate:
-    """expected_output: tokens of an answer whose length the request does not limit."""
+def estimate(request: Request | EmbedRequest, expected_output: int, prompt: int | None = None) -> Estimate:
+    """expected_output: tokens of an answer whose length the request does not limit.  prompt: those of `weigh`."""
+    prompt = weigh(request) if prompt is None else prompt
     if isinstance(request, EmbedRequest):
-        return Estimate(sum(map(tokens_of, request.input)), 0)
+        return Estimate(prompt, 0)
+    wanted = request.max_tokens if request.max_tokens is not None else expected_output
+    return Estimate(prompt, min(max(wanted, 0) * max(request.n, 1), LONGEST_TOKENS))
+
+
+def weigh(request: Request | EmbedRequest) -> int:
+    """Tokens of the prompt."""
+    if isinstance(request, EmbedRequest):
+        return sum(map(tokens_of, request.input))
     parts = [part for message in request.messages for part in message.parts]
     prompt = sum(tokens_of(text.text) for text in request.system) + sum(map(_tokens, parts))
     prompt += TOKENS_PER_MESSAGE * len(request.messages)
-    prompt += sum(tokens_of(f"{t.name}{t.description or ''}{t.parameters}") for t in request.tools)
-    wanted = request.max_tokens if request.max_tokens is not None else expected_output
-    return Estimate(prompt, wanted * max(request.n, 1))
+    return prompt + sum(tokens_of(f"{t.name}{t.description or ''}{t.parameters}") for t in request.tools)
 
 
 def tokens_of(text: str) -> int:

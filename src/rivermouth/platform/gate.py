@@ -20,11 +20,13 @@ from rivermouth.engine.call import Call
 from rivermouth.engine.gate import Reservation
 from rivermouth.ir.allowance import Allowance
 from rivermouth.ir.errors import ApiError, Kind
-from rivermouth.platform.budgets import LATE_NS, Book, Hold, concerns
-from rivermouth.platform.estimate import Estimate, estimate
+from rivermouth.ir.request import EmbedRequest, Request
+from rivermouth.platform.budgets import LATE_NS, Book, Hold, subjects_of
+from rivermouth.platform.estimate import Estimate, estimate, weigh
 from rivermouth.platform.meters import Meter, Pledge
 from rivermouth.platform.periods import Period
 from rivermouth.platform.terms import NO_LIMITS, Subject, Terms
+from rivermouth.routing.cost import Cost
 from rivermouth.routing.endpoint import Candidate
 from rivermouth.routing.policy import Refused, Selection, Verdict
 from rivermouth.store.platform.port import Spent
@@ -64,7 +66,7 @@ class Held(msgspec.Struct, frozen=True):
 
     estimate: Estimate
     pledges: tuple[Pledge, ...]
-    holds: tuple[Hold, ...]
+    holds: tuple[tuple[Book, Hold], ...]
 
 
 class PlatformGate:
@@ -78,17 +80,21 @@ class PlatformGate:
         self._terms = Terms()
         self._server = Meter(SERVER)
         self._meters: dict[str, Meter] = {}
-        self._books: dict[Subject, Book] = {}
+        self._books: dict[tuple[str, str], Book] = {}
         self.active = False
 
     # what the engine asks
 
+    @property
+    def weigh(self) -> Callable[[Request | EmbedRequest], int]:
+        return weigh
+
     def admit(self, call: Call, selection: Selection) -> Reservation:
         opened, terms, now_s = call.ledger.opened, self._terms, self._now_s()
-        books = list(self._books_of(opened.key_name, selection.candidates))
-        meters = list(self._meters_of(opened.key_name))
+        books = self._books_of(opened.key_name, selection.candidates)
+        meters = self._meters_of(opened.key_name)
         try:
-            guess = estimate(call.request, terms.expected_output_tokens)
+            guess = estimate(call.request, terms.expected_output_tokens, call.asked.of(weigh))
             if books:
                 selection = affordable(call.request.model, selection, books)
             costs = [(book, dearest(book, selection.candidates, guess)) for book in books]
@@ -97,7 +103,7 @@ class PlatformGate:
             for book, nano in costs:
                 _consent(book.refusal(nano, opened.started_ns))
             pledges = tuple(meter.take(guess.total, now_s) for _, meter in meters)
-            holds = tuple(book.reserve(nano, opened.started_ns) for book, nano in costs)
+            holds = tuple((book, book.reserve(nano, opened.started_ns)) for book, nano in costs)
             return Reservation(selection, Held(guess, pledges, holds))
         finally:
             if meters and meters[0][1] is not self._server:
@@ -105,8 +111,9 @@ class PlatformGate:
                 call.allowance = own.allowance(limits, now_s)
 
     def settle(self, reservation: Reservation | None, final: CallRecord) -> None:
-        for book in self._books.values():
-            if concerns(book.subject, final):
+        for subject in subjects_of(final):
+            book = self._books.get(subject)
+            if book is not None:
                 book.spend(final)
         if reservation is None:
             return
@@ -114,8 +121,11 @@ class PlatformGate:
         tokens = came_to(final, held.estimate)
         for pledge in held.pledges:
             pledge.meter.settle(pledge, tokens, now_s)
-        for hold in held.holds:
+        for _, hold in held.holds:
             hold.account.reserved -= hold.nano
+
+    def again(self, reservation: Reservation, paid: Cost) -> bool:
+        return all(book.extend(hold, paid) for book, hold in reservation.held.holds)
 
     # what it is told
 
@@ -166,20 +176,24 @@ class PlatformGate:
         book.budget = budget
         return book
 
-    def _meters_of(self, key: str | None) -> Iterator[tuple[RateLimits, Meter]]:
+    def _meters_of(self, key: str | None) -> list[tuple[RateLimits, Meter]]:
         """The key's first."""
+        found = []
         limits = self._terms.limits.get(key) if key is not None else None
         if key is not None and limits is not None:
-            yield limits, self._meters[key]
+            found.append((limits, self._meters[key]))
         if self._terms.server != NO_LIMITS:
-            yield self._terms.server, self._server
+            found.append((self._terms.server, self._server))
+        return found
 
-    def _books_of(self, key: str | None, candidates: Iterable[Candidate]) -> Iterator[Book]:
+    def _books_of(self, key: str | None, candidates: Iterable[Candidate]) -> list[Book]:
+        """Each once: the key's, then those of the policies, as the candidates have them."""
         if not self._books:
-            return
-        subjects = [Subject("key", key)] if key is not None else []
-        subjects += dict.fromkeys(Subject("policy", p.id) for c in candidates for p in c.policies)
-        yield from (self._books[subject] for subject in subjects if subject in self._books)
+            return []
+        own = self._books.get(("key", key)) if key is not None else None
+        policies = dict.fromkeys(p.id for c in candidates for p in c.policies)
+        found = (own, *(self._books.get(("policy", name)) for name in policies))
+        return [book for book in found if book is not None]
 
 
 def affordable(model: str, selection: Selection, books: list[Book]) -> Selection:
@@ -216,8 +230,7 @@ def _unpriced(candidate: Candidate, books: list[Book]) -> Iterator[str]:
 
 def dearest(book: Book, candidates: Iterable[Candidate], guess: Estimate) -> int:
     """What the call may cost at most, in billionths, where this budget has to pay for it."""
-    prices = (c.endpoint.price for c in candidates if _holds_for(book, c))
-    return max((_nano(price, guess) for price in prices), default=0)
+    return max((_nano(c.endpoint.price, guess) for c in candidates if _holds_for(book, c)), default=0)
 
 
 def came_to(final: CallRecord, guess: Estimate) -> int:

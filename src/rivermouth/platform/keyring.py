@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from typing import Final
 
 import msgspec
 
+from rivermouth.config.names import FINGERPRINT_CHARS
 from rivermouth.store.platform.port import KeyRow
-
-FINGERPRINT_CHARS: Final = 8
 
 
 class Known(msgspec.Struct, frozen=True):

@@ -16,7 +16,7 @@ from urllib.request import getproxies, proxy_bypass
 import msgspec
 from yarl import URL
 
-from rivermouth.config import DIRECT
+from rivermouth.config import DIRECT, OutboundConfig
 from rivermouth.loopback import is_loopback
 from rivermouth.secrets import Secret
 
@@ -34,6 +34,11 @@ class Outbound(msgspec.Struct, frozen=True, kw_only=True):
 
 
 FROM_ENVIRONMENT: Final = Outbound()
+
+
+def configured(said: OutboundConfig) -> Outbound:
+    """The way out as everybody has it who has none of their own."""
+    return Outbound(proxy=said.proxy, no_proxy=said.no_proxy, ca_file=said.ca_file)
 
 
 def proxy_for(base_url: str, outbound: Outbound = FROM_ENVIRONMENT) -> tuple[URL | None, dict[str, str]]:

@@ -7,22 +7,20 @@ from typing import Final
 
 from rivermouth.config import Capability
 from rivermouth.ir.request import Audio, EmbedRequest, File, Format, Image, Part, Request, ToolResult
-from rivermouth.ir.tokens import estimate_prompt
-from rivermouth.routing.policy import Needs
 
 PARTS: Final[dict[type, Capability]] = {Image: "images", File: "files", Audio: "audio"}
 
 
-def needs(request: Request | EmbedRequest) -> Needs:
+def capabilities(request: Request | EmbedRequest) -> frozenset[Capability]:
     """From what the request holds.  An embedding needs nothing that is not its own route's business."""
     if isinstance(request, EmbedRequest):
-        return Needs()
+        return frozenset()
     parts = {PARTS[type(p)] for p in _parts(request) if type(p) in PARTS}
     if request.tools:
         parts.add("tools")
     if request.response_format is not None and request.response_format.kind is Format.JSON_SCHEMA:
         parts.add("json_schema")
-    return Needs(frozenset(parts), estimate_prompt(request))
+    return frozenset(parts)
 
 
 def _parts(request: Request) -> Iterator[Part]:

@@ -18,11 +18,11 @@ from typing import Final
 import msgspec
 
 from rivermouth.config import Capability, Price
+from rivermouth.config.names import NO_POLICY
 from rivermouth.ir.errors import ApiError, Kind
 from rivermouth.routing.endpoint import Candidate, Endpoint, Plan, Policy
 
-DEFAULT_ID: Final = "default"
-"""What a call says its policy was where none held (R5)."""
+DEFAULT_ID: Final = NO_POLICY
 
 
 class Needs(msgspec.Struct, frozen=True):

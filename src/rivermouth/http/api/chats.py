@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
 import msgspec
@@ -9,7 +10,6 @@ import structlog
 from litestar import Litestar, Request, Response, delete, get, post, put
 from litestar.exceptions import HTTPException
 from litestar.handlers import HTTPRouteHandler
-from litestar.openapi.config import OpenAPIConfig
 
 from rivermouth.chat.identity import Identity
 from rivermouth.chat.service import MOST, PAGE, ChatService
@@ -22,6 +22,8 @@ log = structlog.get_logger()
 Asked = Request[Any, Any, Any]
 
 JSON: Final = "application/json"
+LARGEST: Final = 2**63 - 1
+_PLACE: Final = re.compile(r"([0-9]{1,19})-([0-9]{1,19})")
 
 
 class NewChat(msgspec.Struct, frozen=True):
@@ -56,10 +58,11 @@ def chat_routes(service: ChatService, identity: Identity) -> list[HTTPRouteHandl
         """The chats of whoever asks, the one touched last first; with `?q=`, those that hold every word of it."""
         owner = await person(request)
         query = request.query_params.get("q", "").strip()
-        if query:
-            return answer({"chats": await service.search(owner, query)})
         limit = min(max(_number(request.query_params.get("limit", str(PAGE)), "limit"), 1), MOST)
-        chats = await service.chats(owner, limit, _before(request.query_params.get("before")))
+        before = _before(request.query_params.get("before"))
+        if query:
+            return answer({"chats": (await service.search(owner, query))[:limit]})
+        chats = await service.chats(owner, limit, before)
         return answer({"chats": chats, "next": chats[-1].page if len(chats) == limit else None})
 
     @post("/api/chats")
@@ -102,12 +105,12 @@ def chat_routes(service: ChatService, identity: Identity) -> list[HTTPRouteHandl
     return [listed, create, whole, update, remove, models, choose]
 
 
-def chat_app(handlers: list[HTTPRouteHandler], version: str) -> Litestar:
+def chat_app(handlers: list[HTTPRouteHandler]) -> Litestar:
     """The application for these routes, with errors in their shape."""
     return Litestar(
         route_handlers=handlers,
         exception_handlers={ApiError: _api_error, WireError: _wire_error, HTTPException: _http_error, 500: _crashed},
-        openapi_config=OpenAPIConfig(title="Rivermouth chat", version=version, path="/api/chats-schema"),
+        openapi_config=None,  # `described` knows the streams too
         logging_config=None,
     )
 
@@ -155,7 +158,7 @@ def _number(text: str, param: str) -> int:
 def _before(text: str | None) -> tuple[int, int] | None:
     if text is None:
         return None
-    numbers = [int(part) for part in text.split("-") if part.isascii() and part.isdigit() and len(part) < 20]
-    if len(numbers) != 2 or text.count("-") != 1 or max(numbers) >= 2**63:
-        raise ApiError(Kind.INVALID_REQUEST, "before is the `page` of a chat in the list", param="before")
-    return numbers[0], numbers[1]
+    found = _PLACE.fullmatch(text)
+    if found is None:
+        raise invalid("before is the `page` of a chat in the list", "before")
+    return min(int(found[1]), LARGEST), min(int(found[2]), LARGEST)

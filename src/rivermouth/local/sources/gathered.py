@@ -9,6 +9,7 @@ import msgspec
 from rivermouth.ir.errors import ApiError, Kind
 from rivermouth.local.catalog import Entry
 from rivermouth.local.registry import FILES_CAP, ModelFile
+from rivermouth.providers.outbound import FROM_ENVIRONMENT, Outbound
 
 PULL_CAP_BYTES: Final = 64 << 30
 
@@ -31,11 +32,15 @@ class Clocks(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Orders(msgspec.Struct, frozen=True, kw_only=True):
-    """How a pull is to be done.  `accept`: the licence that whoever asks has accepted.  `cap_bytes`: for all files."""
+    """How a pull is to be done.  `accept`: the licence that whoever asks has accepted.  `cap_bytes`: for all files.
+
+    outbound: the way out to the source.
+    """
 
     accept: str | None = None
     cap_bytes: int = PULL_CAP_BYTES
     clocks: Clocks = Clocks()
+    outbound: Outbound = FROM_ENVIRONMENT
 
 
 class Gathered(msgspec.Struct, frozen=True):

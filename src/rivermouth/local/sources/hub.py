@@ -15,7 +15,10 @@ import asyncio
 import hashlib
 import os
 import sys
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
@@ -33,10 +36,14 @@ from rivermouth.local.sources.layout import Unclear, one_file, whole_repository
 from rivermouth.local.sources.present import find, verify
 from rivermouth.local.sources.transfer import Remote, collect
 from rivermouth.local.sources.web import download
+from rivermouth.providers.client import trust
+from rivermouth.providers.outbound import FROM_ENVIRONMENT, Outbound, proxy_for
 from rivermouth.secrets import Secret
 
 LISTING_S: Final = 10.0
 LISTED_CAP: Final = 10_000
+_library_alone: Final = threading.Lock()
+"""The library has one client for all, and here it is closed after each request."""
 SMALL_CAP_BYTES: Final = 128 << 20
 """All files together that the hub has no sha256 of."""
 
@@ -71,7 +78,7 @@ async def from_hub(
 ) -> Gathered | None:
     """The files of the model in the repository, each compared with what the commit has; None if they are here."""
     secret = token()
-    listing = await asyncio.to_thread(list_repository, source, secret)
+    listing = await asyncio.to_thread(list_repository, source, secret, orders.outbound)
     wanted = _wanted(source, listing)
     check_cap(sum(file.size_bytes for file in wanted), len(wanted), orders)
     license_name = listing.license or entry.license
@@ -143,10 +150,16 @@ class _Fetching:
 
         listing = self._listing
         url = hf_hub_url(self._repository, file.path, revision=listing.commit, endpoint=listing.endpoint)
-        return Remote(url=url, cap_bytes=file.size_bytes, size_bytes=file.size_bytes, token=self._secret)
+        return Remote(
+            url=url,
+            cap_bytes=file.size_bytes,
+            size_bytes=file.size_bytes,
+            token=self._secret,
+            outbound=self._orders.outbound,
+        )
 
 
-def list_repository(source: HubSource, secret: Secret | None) -> Listing:
+def list_repository(source: HubSource, secret: Secret | None, outbound: Outbound = FROM_ENVIRONMENT) -> Listing:
     """What the hub says of the repository.  Blocks.  Raises `ApiError`."""
     try:
         from huggingface_hub import HfApi, close_session, constants
@@ -159,13 +172,35 @@ def list_repository(source: HubSource, secret: Secret | None) -> Listing:
     constants.HF_HUB_DISABLE_TELEMETRY = True
     # token=False, or the library would look for one in places of its own.
     api = HfApi(endpoint=endpoint, token=secret.reveal() if secret is not None else False)
-    try:
-        found = api.model_info(source.repository, revision=source.revision, files_metadata=True, timeout=LISTING_S)
-    except _failures() as error:
-        _refused(source, error)
-    finally:
-        close_session()  # one request in the life of most servers: nothing is kept open for the next
+    with _library_alone, _way_out(endpoint, outbound):
+        try:
+            found = api.model_info(source.repository, revision=source.revision, files_metadata=True, timeout=LISTING_S)
+        except _failures() as error:
+            _refused(source, error)
+        finally:
+            close_session()  # one request in the life of most servers: nothing is kept open for the next
     return listing_of(found, endpoint)
+
+
+@contextmanager
+def _way_out(endpoint: str, outbound: Outbound) -> Iterator[None]:
+    """The library's client, whichever that is, as the configuration has the way out."""
+    from huggingface_hub import get_session, set_client_factory
+
+    usual = get_session()
+    client: Any = type(usual)
+    hooks = {"event_hooks": usual.event_hooks, "follow_redirects": True, "timeout": None}
+    proxy, credentials = proxy_for(endpoint, outbound)
+    ours: dict[str, Any] = {"verify": trust(outbound.ca_file), "trust_env": False}
+    if proxy is not None:
+        ours["proxy"] = sys.modules[client.__module__.partition(".")[0]].Proxy(str(proxy), headers=credentials)
+    if outbound != FROM_ENVIRONMENT:
+        set_client_factory(lambda: client(**hooks, **ours))
+    try:
+        yield
+    finally:
+        if outbound != FROM_ENVIRONMENT:
+            set_client_factory(lambda: client(**hooks))
 
 
 def listing_of(found: Any, endpoint: str) -> Listing:

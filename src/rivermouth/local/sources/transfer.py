@@ -26,6 +26,7 @@ from rivermouth.local.registry import READ_BYTES
 from rivermouth.local.sources.gathered import Clocks
 from rivermouth.loopback import is_loopback
 from rivermouth.providers.client import AiohttpClient, Response
+from rivermouth.providers.outbound import FROM_ENVIRONMENT, Outbound
 from rivermouth.secrets import Secret
 
 REDIRECTS_CAP: Final = 5
@@ -57,6 +58,7 @@ class Remote(msgspec.Struct, frozen=True, kw_only=True):
     cap_bytes: int
     size_bytes: int | None = None
     token: Secret | None = None
+    outbound: Outbound = FROM_ENVIRONMENT
 
 
 class Connection:
@@ -195,7 +197,7 @@ async def _open(remote: Remote, part: Partial | None, clocks: Clocks) -> Connect
     """The answer that has the file, after the redirects."""
     url = remote.url
     for _ in range(REDIRECTS_CAP + 1):
-        connection = await _ask(url, _headers(remote, part, url), clocks)
+        connection = await _ask(url, _headers(remote, part, url), clocks, remote.outbound)
         response = connection.response
         if response.status in (200, 206):
             return connection
@@ -210,9 +212,9 @@ async def _open(remote: Remote, part: Partial | None, clocks: Clocks) -> Connect
     raise _bad(_host(remote.url), f"redirects more than {REDIRECTS_CAP} times")
 
 
-async def _ask(url: str, headers: Mapping[str, str], clocks: Clocks) -> Connection:
+async def _ask(url: str, headers: Mapping[str, str], clocks: Clocks, outbound: Outbound) -> Connection:
     host = _host(url)
-    client = AiohttpClient(host, url, connect_s=clocks.connect_s, ca_file=None)
+    client = AiohttpClient(host, url, connect_s=clocks.connect_s, ca_file=None, outbound=outbound)
     try:
         async with asyncio.timeout(clocks.silence_s):
             response = await client.open("GET", url, headers, None)

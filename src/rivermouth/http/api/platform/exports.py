@@ -1,8 +1,8 @@
 """Calls and sums for other programs: CSV (RFC 4180) and JSON lines, each a document of its own media type.
 
 A document is made while it is sent, a page of the archive at a time, so that a year of calls needs no more memory than
-a day.  When the database fails on the way the connection is cut before the document's end: nobody can take half of it
-for all.
+a day; and it is made in threads, so that nobody's stream waits for it.  When the database fails on the way the
+connection is cut before the document's end: nobody can take half of it for all.
 
 A cell that begins as a formula does would be one in a spreadsheet, and what stands in a cell may be a client's word; so
 it gets an apostrophe in front, which spreadsheets take for "this is text".
@@ -25,18 +25,7 @@ from litestar.response import Stream
 
 from rivermouth.http.api.platform.asking import Asked, least
 from rivermouth.http.api.platform.desk import Desk
-from rivermouth.http.api.platform.filters import (
-    OfEndpoint,
-    OfKey,
-    OfKind,
-    OfModel,
-    OfPolicy,
-    OfProvider,
-    OfStatus,
-    Since,
-    Until,
-    wanted,
-)
+from rivermouth.http.api.platform.filters import FILTERED, Filtered
 from rivermouth.http.api.platform.shapes import document
 from rivermouth.http.api.platform.usage import By, Question, Zone, complete, summed
 from rivermouth.http.protocol import HANG_UP
@@ -49,7 +38,7 @@ log = structlog.get_logger()
 PAGE_ROWS: Final = 500
 CSV: Final = "text/csv"
 LINES: Final = "application/jsonl"
-FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
+FORMULA: Final = tuple("=+-@\t\r\n＝＋－＠")
 APOSTROPHE: Final = "'"
 
 CALL_COLUMNS: Final = (
@@ -101,75 +90,38 @@ SUM_COLUMNS: Final = (
     "at_least",
 )
 
+EXPORTS: Final[Mapping[str, Any]] = {"guards": [least("user")], "tags": ["exports"], "dependencies": FILTERED}
+
 Pages = AsyncIterator[Sequence[Mapping[str, Any]]]
 Written = Callable[[Sequence[Mapping[str, Any]]], bytes]
 
 
 def routes(desk: Desk) -> list[HTTPRouteHandler]:
     def calls(name: str, media: str) -> HTTPRouteHandler:
-        @get(f"/platform/v1/{name}", guards=[least("user")], tags=["exports"], responses=_document(media), name=name)
+        @get(f"/platform/v1/{name}", name=name, responses=_document(media), **EXPORTS)
         async def export(
             request: Asked,
-            status: OfStatus = None,
-            kind: OfKind = None,
-            model: OfModel = None,
-            provider: OfProvider = None,
-            endpoint: OfEndpoint = None,
-            policy: OfPolicy = None,
-            key_name: OfKey = None,
-            since: Since = None,
-            until: Until = None,
+            where: Filtered,
         ) -> Stream:
             """Every call that matches, the newest first; without texts."""
-            where = wanted(
-                request,
-                status=status,
-                kind=kind,
-                model=model,
-                provider=provider,
-                endpoint=endpoint,
-                policy=policy,
-                key_name=key_name,
-                since=since,
-                until=until,
-            )
             return _sent(request, name, media, CALL_COLUMNS, pages(desk, where))
 
         return export
 
     def usage(name: str, media: str) -> HTTPRouteHandler:
-        @get(f"/platform/v1/{name}", guards=[least("user")], tags=["exports"], responses=_document(media), name=name)
+        @get(f"/platform/v1/{name}", name=name, responses=_document(media), **EXPORTS)
         async def export(
             request: Asked,
+            where: Filtered,
             group_by: By = None,
-            status: OfStatus = None,
-            kind: OfKind = None,
-            model: OfModel = None,
-            provider: OfProvider = None,
-            endpoint: OfEndpoint = None,
-            policy: OfPolicy = None,
-            key_name: OfKey = None,
-            since: Since = None,
-            until: Until = None,
             zone: Zone = "UTC",
         ) -> Stream:
             """The sums, one line for each group, status and currency."""
-            where = wanted(
-                request,
-                status=status,
-                kind=kind,
-                model=model,
-                provider=provider,
-                endpoint=endpoint,
-                policy=policy,
-                key_name=key_name,
-                since=since,
-                until=until,
-            )
             question = complete(group_by, where, zone, desk.now_ns())
             sums = await asyncio.to_thread(summed, desk, question)
+            flat = await asyncio.to_thread(lambda: [_flat(each, question) for each in sums])
             columns = (*(group.value for group in question.by), *(c for c in SUM_COLUMNS if c not in question.by))
-            return _sent(request, name, media, columns, _once([_flat(each, question) for each in sums]))
+            return _sent(request, name, media, columns, _once(flat))
 
         return export
 
@@ -210,11 +162,16 @@ async def pages(desk: Desk, where: CallFilter) -> Pages:
     """The calls as documents without text."""
     after: Place | None = None
     while True:
-        page = await asyncio.to_thread(desk.archive.page, PAGE_ROWS, where, after)
-        yield [msgspec.to_builtins(document(call, None)) for call in page.calls]
-        if page.next is None:
+        found, after = await asyncio.to_thread(_page, desk, where, after)
+        yield found
+        if after is None:
             return
-        after = page.next
+
+
+def _page(desk: Desk, where: CallFilter, after: Place | None) -> tuple[Sequence[Mapping[str, Any]], Place | None]:
+    """Blocks."""
+    page = desk.archive.page(PAGE_ROWS, where, after)
+    return [msgspec.to_builtins(document(call, None)) for call in page.calls], page.next
 
 
 async def _once(rows: Sequence[Mapping[str, Any]]) -> Pages:

@@ -1,4 +1,4 @@
-"""The filters that lists, sums and exports of calls have in common, as parameters and as the store's."""
+"""The filters that lists, sums and exports of calls have in common: parameters, and the store's filter made of them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Annotated, Final
 
 import msgspec
+from litestar.di import NamedDependency, Provide
 from litestar.params import QueryParameter
 
 from rivermouth.http.api.platform.asking import Asked, visitor
@@ -39,18 +40,17 @@ After = Annotated[
 ]
 
 
-def wanted(
+async def wanted(
     request: Asked,
-    *,
-    status: Status | None = None,
-    kind: Kind | None = None,
-    model: str | None = None,
-    provider: str | None = None,
-    endpoint: str | None = None,
-    policy: str | None = None,
-    key_name: str | None = None,
-    since: str | None = None,
-    until: str | None = None,
+    status: OfStatus = None,
+    kind: OfKind = None,
+    model: OfModel = None,
+    provider: OfProvider = None,
+    endpoint: OfEndpoint = None,
+    policy: OfPolicy = None,
+    key_name: OfKey = None,
+    since: Since = None,
+    until: Until = None,
 ) -> CallFilter:
     """The filter, as whoever asks may use it."""
     where = CallFilter(
@@ -65,6 +65,11 @@ def wanted(
         until_ns=unix_ns(_moment(until, "until"), "until"),
     )
     return visitor(request).narrowed(where)
+
+
+Filtered = NamedDependency[CallFilter]
+FILTERED: Final = {"where": Provide(wanted)}
+"""For routes that take `where: Filtered`: all of these are parameters of theirs."""
 
 
 def _moment(text: str | None, param: str) -> datetime | None:

@@ -13,22 +13,10 @@ from litestar.handlers import HTTPRouteHandler
 from litestar.params import QueryParameter
 
 from rivermouth.config.zones import zone_of
-from rivermouth.http.api.platform.asking import Asked, least
+from rivermouth.http.api.platform.asking import least
 from rivermouth.http.api.platform.days import days
 from rivermouth.http.api.platform.desk import Desk
-from rivermouth.http.api.platform.filters import (
-    LARGEST,
-    OfEndpoint,
-    OfKey,
-    OfKind,
-    OfModel,
-    OfPolicy,
-    OfProvider,
-    OfStatus,
-    Since,
-    Until,
-    wanted,
-)
+from rivermouth.http.api.platform.filters import FILTERED, LARGEST, Filtered
 from rivermouth.http.api.platform.shapes import Money, moment
 from rivermouth.ir.errors import invalid
 from rivermouth.store.archive import DAYS_CAP, Group, Sums
@@ -111,50 +99,34 @@ class Question(msgspec.Struct, frozen=True):
 
 
 def routes(desk: Desk) -> list[HTTPRouteHandler]:
-    @get("/platform/v1/usage", guards=[least("user")], tags=["usage"])
+    @get("/platform/v1/usage", guards=[least("user")], tags=["usage"], dependencies=FILTERED)
     async def usage(
-        request: Asked,
+        where: Filtered,
         group_by: By = None,
-        status: OfStatus = None,
-        kind: OfKind = None,
-        model: OfModel = None,
-        provider: OfProvider = None,
-        endpoint: OfEndpoint = None,
-        policy: OfPolicy = None,
-        key_name: OfKey = None,
-        since: Since = None,
-        until: Until = None,
         zone: Zone = "UTC",
     ) -> UsageList:
         """Calls, tokens and cost of the last 30 days, or of another time.  Cancelled, failed and interrupted calls are
         in it, each counted as what it was.
         """
-        where = wanted(
-            request,
-            status=status,
-            kind=kind,
-            model=model,
-            provider=provider,
-            endpoint=endpoint,
-            policy=policy,
-            key_name=key_name,
-            since=since,
-            until=until,
-        )
         question = complete(group_by, where, zone, desk.now_ns())
-        sums = await asyncio.to_thread(summed, desk, question)
-        return UsageList(
-            since=moment(question.since_ns),
-            until=moment(question.until_ns),
-            zone=question.zone_name,
-            data=rows(sums, question.by),
-            total=merged({}, sums),
-        )
+        return await asyncio.to_thread(_answered, desk, question)
 
     return [usage]
 
 
-def complete(by: Sequence[Group] | None, where: CallFilter, zone: str, now_ns: int) -> Question:
+def _answered(desk: Desk, question: Question) -> UsageList:
+    """Blocks."""
+    sums = summed(desk, question)
+    return UsageList(
+        since=moment(question.since_ns),
+        until=moment(question.until_ns),
+        zone=question.zone_name,
+        data=rows(sums, question.by),
+        total=merged({}, sums),
+    )
+
+
+def complete(by: Sequence[Group] | None, where: Filtered, zone: str, now_ns: int) -> Question:
     """The question with what it left out.  Raises `ApiError` for one that cannot be answered."""
     try:
         known = zone_of(zone)
