@@ -73,7 +73,7 @@ def test_what_is_over_is_purged(cli: Cli, recorded: Path) -> None:
     assert "no records, no texts and no answers deleted" in cli("calls", "purge").err
     Path("rivermouth.toml").write_text('[records]\nretention = "30d"\n', encoding="utf-8")
     ran = cli("calls", "purge", "--json")
-    assert (ran.code, json.decode(ran.out.encode())) == (0, {"calls": 3, "texts": 0})
+    assert (ran.code, json.decode(ran.out.encode())) == (0, {"calls": 3, "texts": 0, "answers": 0})
     assert [call["status"] for call in json.decode(cli("calls", "--json").out.encode())] == ["open"]
 
 

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from rivermouth.store.port import Status
+from rivermouth.store.kept.port import KeptAnswer
+from rivermouth.store.port import Status, StoreError
 from tests.engine.client import asking, calling
 from tests.engine.lab import lab, until
 from tests.engine.place import Place, gone, placed
@@ -193,6 +194,37 @@ async def test_what_its_upstream_says_of_a_failure_is_the_responses(place: Place
         assert [e["sequence_number"] for e in events] == list(range(len(events)))
         assert events[-1]["response"] == await got(place.server, response["id"])
     assert await over(place.server) == [Status.FAILED] * 2
+
+
+async def test_a_limit_refuses_it_before_it_is_a_response(tmp_path: Path) -> None:
+    keys = '[keys.anna]\nkey = "rm-anna-has-this-key"\n[keys.anna.limits]\nrequests_per_minute = 1\n'
+    anna = {"authorization": "Bearer rm-anna-has-this-key"}
+    async with placed(tmp_path, lambda url: config(url, keys)) as place:
+        response, asked = await begun(place, anna)
+        body = wanted(background=True, stream=True)
+        async with asking(place.server.port, PATH, body, anna) as answer:
+            refused = await answer.json()
+        assert (answer.status, refused["error"]["code"]) == (429, "rate_limit_exceeded")
+        assert int(answer.headers["retry-after"]) > 0
+        assert rows(place.server) == 1
+        await begin(asked, ROLE, says("one"))
+        await asked.end(END)
+        assert text_of(await ended(place.server, response["id"], anna)) == "one"
+        assert sorted(await over(place.server)) == [Status.COMPLETED, Status.FAILED]
+
+
+async def test_what_cannot_be_stored_does_not_begin(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def full(kept: KeptAnswer) -> bool:
+        raise StoreError("the disk is full", passing=True)
+
+    monkeypatch.setattr(place.server.inside.services.kept._store, "put", full)
+    status, refused = await ask(place.server, "POST", body=wanted(background=True))
+    assert (status, refused["error"]["code"]) == (503, "server_is_overloaded")
+    assert await over(place.server) == [Status.CANCELLED]
+    place.clear()  # it may have been asked, or not yet
+    response, _ = await made(place)
+    await assert_missing(place.server, response["id"])
+    assert any(line["event"] == "kept.unstored" for line in place.server.log)
 
 
 async def test_what_nobody_may_serve_is_an_error_at_once_and_recorded(place: Place) -> None:

@@ -101,13 +101,15 @@ class KeptRoutes:
         kept = self._kept.take(asked, call, owner(exchange), longest_s)
         sink = self._logging.sink(logged, call, PLAIN, identity(call.id, exchange.client_id))
         listening = _Listening(logged.log)
+        self._logging.run(logged, listening.around(self._kept.through(kept, self._engine.generate)(call, sink)))
         try:
             await sink.send(await kept.begin(), last=False)
+            logged.keep()
         except BaseException:
-            logged.log.forget()
+            kept.cancel()
             raise
-        logged.keep()
-        self._logging.run(logged, listening.around(self._kept.through(kept, self._engine.generate)(call, sink)))
+        finally:
+            kept.ready.set()
         if stream:
             await read_out(logged, exchange.connection)
         else:

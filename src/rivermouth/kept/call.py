@@ -1,6 +1,8 @@
 """One call whose answer is kept, from its first attempt to the row in the store.
 
     heard     each candidate is asked whether what it says may be kept; once one may not, nothing is
+    placed    the first candidate is asked, so the call was let in; or it was refused.  Only then does a call in the
+              background begin for its client; what follows waits until it is `ready`: stored, its first events said
     sink      what the client gets passes through; the last bytes wait until the answer is stored, so that whoever has
               them can ask for it
     settled   there is an answer with an end, which does not change any more
@@ -60,6 +62,10 @@ class KeptCall:
         self.wish: Final = wish or Keeping()
         self.wanted = True
         self.settled: Final = asyncio.Event()
+        self.placed: Final = asyncio.Event()
+        self.ready: Final = asyncio.Event()
+        self.refused: ApiError | None = None
+        self._through: KeptSink | None = None
         self._store = store
         self._own = own
         self._longest_s = longest_s
@@ -90,6 +96,9 @@ class KeptCall:
 
     def heard(self, candidate: Candidate, request: Request) -> Request:
         self._longest_s = min(self._longest_s, longest_s(candidate, self._longest_s))
+        self.placed.set()
+        if self.background and self._through is not None:
+            self._through.started = True
         return msgspec.structs.replace(request, kept=msgspec.structs.replace(self.wish, store=self.kept))
 
     def cancel(self) -> None:
@@ -101,7 +110,13 @@ class KeptCall:
         self.wanted = False
 
     async def begin(self) -> bytes:
-        """It is in the store before it is anywhere else; the first events of its stream.  Raises `ApiError`."""
+        """Returns when the call was let in; the first events of its stream, which is in the store now.
+
+        Raises `ApiError` where it was not, or cannot be stored.
+        """
+        await self.placed.wait()
+        if self.refused is not None:
+            raise self.refused
         begun = self.keeps.begun(self.call.answer())
         try:
             self._put = await self._store.put(self._row(begun.answer, 1, ended=False))
@@ -112,13 +127,25 @@ class KeptCall:
 
     async def run(self, run: Run, sink: Sink) -> None:
         """The call to its end, and to that of its answer."""
-        through = KeptSink(sink, self)
+        through = self._through = KeptSink(sink, self)
         try:
             await run(self.call, through)
         finally:
-            if self._ended is None and (self.background or (self.call.streams and through.told)):
+            if not self.placed.is_set():
+                self.refuse(ApiError(Kind.INTERNAL, "the call did not begin"))
+            if (
+                self._ended is None
+                and self.refused is None
+                and (self.background or (self.call.streams and through.told))
+            ):
                 await self.end(self._cut_off())
             self.settled.set()
+
+    def refuse(self, error: ApiError) -> None:
+        """It was not let in: there is no response."""
+        if not self.placed.is_set():
+            self.refused = error
+            self.placed.set()
 
     async def end(self, ended: Ended) -> None:
         """The answer is what it will always be."""
@@ -177,13 +204,15 @@ class KeptSink:
     def __init__(self, sink: Sink, kept: KeptCall) -> None:
         self._sink = sink
         self._kept = kept
-        self.started = sink.started
+        self.started = False
         self.told = False  # some of the stream
         self._early: bytes | None = b"" if kept.background else None  # what came before its first news
         self.write = sink.write if self._early is None else self._wait
         self.hang_up = sink.hang_up
 
     async def send(self, data: bytes, *, last: bool, head: Head) -> None:
+        if self._kept.background:
+            await self._kept.ready.wait()
         if self._early is not None and data != self._kept.call.dialect.keep_alive:
             news = self._kept.keeps.headless(self._early + data)
             if news is None and not last:
@@ -204,6 +233,7 @@ class KeptSink:
         await self._sink.document(body, head=head)
 
     async def fail(self, error: ApiError) -> None:
+        self._kept.refuse(error)
         self.started = True
         await self._sink.fail(error)
 
