@@ -323,6 +323,15 @@ class TestCompletions:
         assert whole.choices[0].text == "".join(c.text for p in pieces for c in p.choices) == echo("Hi")
         assert whole.choices[0].finish_reason == pieces[-1].choices[0].finish_reason == "stop"
 
+    def test_a_local_model_goes_on_with_the_text_itself(self, openai_sdk: openai.OpenAI) -> None:
+        raw = openai_sdk.completions.with_raw_response.create(model="tiny", prompt="Hello", temperature=0)
+        reply = raw.parse()
+        chat = openai_sdk.responses.create(model="tiny", input="Hello", temperature=0)
+        assert "x-rivermouth-ignored" not in raw.headers
+        assert reply.usage is not None
+        assert chat.usage is not None
+        assert 0 < reply.usage.prompt_tokens < chat.usage.input_tokens, "no template is around it"
+
     def test_choices_and_what_is_ignored(self, openai_sdk: openai.OpenAI) -> None:
         raw = openai_sdk.completions.with_raw_response.create(model="scripted", prompt="Hi", n=2, echo=True)
         assert [c.text for c in raw.parse().choices] == [f"{echo('Hi')} (Choice {n} of 2.)" for n in (1, 2)]

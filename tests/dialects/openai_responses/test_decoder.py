@@ -84,6 +84,7 @@ class TestOnce:
             [{"type": "response.output_text.done", "output_index": 0, "text": "Deep."}, completed()],
             [done(0, **content("Deep.")), completed(content("Deep."))],
             [done(0, **content("Deep.")), done(0, **content("Deep.")), completed(content("Deep."))],
+            [delta("output_text", 0, "De"), completed(content("Deep."))],
             [completed(content("Deep."))],
             [completed({**MESSAGE, "content": "Deep."})],
         ],
