@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rivermouth.wire.arguments import as_object, to_object
+from rivermouth.wire.arguments import OneObject, as_object, to_object
 
 
 @given(st.one_of(st.text(), st.recursive(st.none() | st.integers() | st.text(), st.lists).map(json.dumps)))
@@ -26,6 +26,8 @@ def test_arguments_are_always_an_object_on_one_line(text: str) -> None:
         ('{"n": 1.0, "big": 12345678901234567890123}', b'{"n":1.0,"big":12345678901234567890123}', True),
         ('{\n "a": 1}', b'{"a":1}', True),
         ('{"q": ', b'{"input":"{\\"q\\": "}', False),
+        ('{"a":1}{"a":1}', b'{"a":1}', False),
+        ('{"a":"}\\"{"}</call>', b'{"a":"}\\"{"}', False),
         ("[1]", b'{"input":[1]}', False),
         ('"rain"', b'{"input":"rain"}', False),
         ("rain", b'{"input":"rain"}', False),
@@ -35,3 +37,16 @@ def test_arguments_are_always_an_object_on_one_line(text: str) -> None:
 def test_what_is_no_object_is_wrapped(text: str, written: bytes, is_object: bool) -> None:
     assert to_object(text) == written
     assert (as_object(text) is not None) is is_object
+
+
+objects = st.dictionaries(st.text(), st.recursive(st.none() | st.integers() | st.text(), st.lists), max_size=3)
+
+
+@given(objects, st.sampled_from(("", " ", "}", '{"a":1}', "</tool_call>", '"')), st.integers(0, 40), st.booleans())
+def test_an_object_ends_where_it_ends_however_it_comes(value: object, behind: str, cut: int, plain: bool) -> None:
+    written = json.dumps(value, ensure_ascii=not plain)
+    text = written + behind
+    whole = OneObject()
+    assert whole.feed(text[:cut]) + whole.feed(text[cut:]) == written
+    assert whole.over
+    assert json.loads(to_object(text)) == value

@@ -2,27 +2,79 @@
 
 from __future__ import annotations
 
+import re
+from typing import Any, Final
+
 import msgspec
 
 from rivermouth.ir.errors import WireError
 from rivermouth.wire import json
 
+_MARKS: Final = re.compile(r'["{}\[\]]|\\.?', re.S)
+
 
 def to_object(text: str) -> bytes:
     """One JSON object on one line.  "" and null mean {}; what is no object, or no JSON, is wrapped as {"input": ...}.
 
-    A model may write anything; the client of such a wire parses what it gets and raises if it is no object.
+    A model may write anything; the client of such a wire parses what it gets and raises if it is no object.  What it
+    writes behind a whole object (the object again, the end of a tag) is left out, as it is from a stream.
     """
     stripped = text.strip()
     if not stripped:
         return b"{}"
     try:
-        value = json.decode(stripped.encode("utf-8", "replace"))
+        value = _decoded(stripped)
     except WireError:
         return json.encode({"input": text})
     if isinstance(value, dict):
         return json.encode(value)
     return b"{}" if value is None else json.encode({"input": value})
+
+
+def _decoded(text: str) -> Any:
+    try:
+        return json.decode(text.encode("utf-8", "replace"))
+    except WireError:
+        whole = OneObject()
+        first = whole.feed(text) if begins_object(text) else ""
+        if not whole.over:
+            raise
+        return json.decode(first.encode("utf-8", "replace"))
+
+
+class OneObject:
+    """Arguments that begin as an object, in pieces: `feed` gives each as far as the object goes."""
+
+    __slots__ = ("_depth", "_escaped", "_quoted", "over")
+
+    def __init__(self) -> None:
+        self.over = False
+        self._depth = 0
+        self._quoted = False
+        self._escaped = False  # the last character was a backslash, which takes the next one with it
+
+    def feed(self, text: str) -> str:
+        """The piece, up to the end of the object; blanks behind that are nothing either."""
+        if self.over:
+            return ""
+        skip = 1 if self._escaped and text else 0
+        self._escaped = self._escaped and not text
+        for found in _MARKS.finditer(text, skip):
+            mark = found[0]
+            if mark == '"':
+                self._quoted = not self._quoted
+            elif mark[0] == "\\":
+                self._escaped = self._quoted and len(mark) == 1
+            elif self._quoted:
+                continue
+            elif mark in "{[":
+                self._depth += 1
+            else:
+                self._depth -= 1
+                if self._depth <= 0:
+                    self.over = True
+                    return text[: found.end()]
+        return text
 
 
 def begins_object(text: str) -> bool | None:

@@ -409,3 +409,16 @@ def test_a_stream_without_its_end_has_no_terminator(events: list[Event]) -> None
 
 def test_the_keep_alive_is_a_ping() -> None:
     assert pairs(DIALECT.keep_alive or b"") == [("ping", {"type": "ping"})]
+
+
+@pytest.mark.fault("F20")
+@pytest.mark.parametrize(
+    "pieces", [('{"a":1}{"a":1}',), ('{"a"', ":1}", '{"a":1}'), ("  ", '{"a":1} ', "</tool_call>")]
+)
+def test_what_a_model_writes_behind_an_object_is_not_sent(pieces: tuple[str, ...]) -> None:
+    """An SDK parses each piece with what came before, and raises for anything that is no object."""
+    deltas: list[Event] = [ArgsDelta(0, piece) for piece in pieces]
+    stream = encode([Start(), PartStart(0, PartKind.TOOL, 0, "c", "f"), *deltas, PartEnd(0), Finish(Reason.TOOL_CALLS)])
+    sent = [json.loads(line[6:]) for line in stream.decode().splitlines() if line.startswith("data: ")]
+    text = "".join(e["delta"]["partial_json"] for e in sent if e.get("delta", {}).get("type") == "input_json_delta")
+    assert json.loads(text) == {"a": 1}

@@ -61,7 +61,7 @@ _DELTAS: Final[dict[PartKind, tuple[bytes, bytes]]] = {
 class _Part:
     """A part that has started: what waits for the wire, and what its end will need."""
 
-    __slots__ = ("args", "blank", "chars", "ended", "held", "signature", "start")
+    __slots__ = ("args", "blank", "chars", "ended", "held", "object", "signature", "start")
 
     def __init__(self, start: PartStart) -> None:
         self.start = start
@@ -71,6 +71,7 @@ class _Part:
         self.signature: str | None = None
         self.args: list[str] | None = []  # arguments seen while it is open whether they can be an object; then None
         self.blank = True  # nothing but blanks in them so far
+        self.object = arguments.OneObject()
 
 
 class Encoder:
@@ -254,9 +255,10 @@ class Encoder:
             self._say(part, event.text, out)
 
     def _write_args(self, part: _Part, event: ArgsDelta, out: list[bytes]) -> None:
-        """Arguments go out as they come once they look like an object; others are mended at the part's end."""
+        """Arguments go out as they come once they look like an object, and as far as that goes; others are mended at
+        the part's end."""
         if part.args is None:
-            self._say(part, event.json, out)
+            self._say(part, part.object.feed(event.json), out)
             return
         self._hold(part, len(event.json))
         part.args.append(event.json)
@@ -265,7 +267,7 @@ class Encoder:
             if begins:
                 text, part.args = "".join(part.args), None
                 self._let_go(part)
-                self._say(part, text, out)
+                self._say(part, part.object.feed(text), out)
 
     def _write_signature(self, part: _Part, event: Signature, out: list[bytes]) -> None:
         part.signature = event.signature
