@@ -176,7 +176,10 @@ def served(dialect: Dialect) -> list[str]:
 
 
 def options_of(surface: Surface) -> str:
-    return "; ".join(OPTIONS[option] for option in sorted(surface.options))
+    said = [OPTIONS[option] for option in sorted(surface.options)]
+    if surface.lacks:
+        said.append("without " + ", ".join(map(code, sorted(surface.lacks))))
+    return "; ".join(said)
 
 
 def key_place(key: Key) -> str:

@@ -56,6 +56,7 @@ BASES: Final[dict[str, str]] = {
     "cohere_v1": "/cohere/v1",
     "cohere_v2": "/cohere/v2",
     "tgi": "/tgi",
+    "bedrock_converse": "/bedrock",
     "bedrock_invoke": "/bedrock",
 }
 """What stands before the paths that a dialect builds: the end of a provider's base_url."""

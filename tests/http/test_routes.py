@@ -30,6 +30,7 @@ EVERY = [
     for dialect in discover().values()
     for surface in dialect.surfaces
     for route in {(r.method, r.path, r.when_header): r for r in reversed(dialect.routes)}.values()
+    if route.path not in surface.lacks
 ]
 """A path that does two things is found as the first of its routes; the body tells the other (`Dialect.reroute`)."""
 
@@ -45,6 +46,15 @@ def test_every_route_of_every_dialect_is_found_at_its_place(dialect, surface, ro
     match = found(route.method, path, headers)
     assert (match.dialect.name, match.surface, match.route) == (dialect.name, surface, route)
     assert match.model == ("some/model:tag" if "{" in route.path else None)
+
+
+def test_what_a_surface_lacks_is_a_route_of_its_dialect_and_not_there() -> None:
+    for dialect in discover().values():
+        for surface in dialect.surfaces:
+            assert surface.lacks <= {route.path for route in dialect.routes}
+            for path in surface.lacks:
+                where = surface.prefix + path.replace("{model}", "m")
+                assert isinstance(ROUTES.find("POST", where, []), NoRoute)
 
 
 @pytest.mark.parametrize(

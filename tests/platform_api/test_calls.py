@@ -31,6 +31,10 @@ DIALECTS: Final[dict[str, tuple[str, dict[str, Any]]]] = {
         "/bedrock/model/gpt-x/invoke",
         {"anthropic_version": "bedrock-2023-05-31", "max_tokens": 50, "messages": USER},
     ),
+    "bedrock_converse": (
+        "/bedrock/model/gpt-x/converse",
+        {"messages": [{"role": "user", "content": [{"text": "hello there"}]}]},
+    ),
 }
 
 

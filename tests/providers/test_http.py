@@ -139,6 +139,17 @@ class TestRequest:
             "x-team": "team-seven-secret",
         }
 
+    async def test_azures_paths_name_the_model_and_the_version_and_its_key_has_a_header_of_its_own(self) -> None:
+        how = {"key_header": "api-key", "api_version": "2024-10-21"}
+        async with FakeUpstream(whole(200, SSE, HELLO + DONE)) as fake, provider(fake.url + "/openai", **how) as made:
+            await events(await made.open(talk(), "my gpt/4", same_dialect=False, warn=ignore))
+            asked = fake.requests[0]
+            with pytest.raises(ApiError, match="cannot list"):
+                await made.models()
+        assert asked.path == "/openai/deployments/my%20gpt%2F4/talk?api-version=2024-10-21"
+        assert asked.headers["api-key"] == KEY
+        assert "authorization" not in asked.headers
+
     @pytest.mark.fault("F36")
     async def test_nothing_that_the_client_sent_besides_its_request_travels_on(self) -> None:
         request = Request(

@@ -75,6 +75,7 @@ class Surface(msgspec.Struct, frozen=True, kw_only=True):
 
     stream_type: the media type of its streams (R1).  stream_headers: further headers of theirs, in lower case.
     home: the path below which everything is the dialect's, also what it does not serve; without it the prefix.
+    lacks: routes that are not there, by their path.
     """
 
     prefix: str
@@ -82,6 +83,7 @@ class Surface(msgspec.Struct, frozen=True, kw_only=True):
     options: frozenset[str] = frozenset()
     stream_headers: tuple[tuple[str, str], ...] = ()
     home: str | None = None
+    lacks: frozenset[str] = frozenset()
 
 
 class Answer(msgspec.Struct, kw_only=True):

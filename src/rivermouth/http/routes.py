@@ -49,7 +49,8 @@ class Routes:
                 self._surfaces.append((dialect, surface))
                 self._prefixes.append((_home(surface) + "/", dialect))
                 for route in dialect.routes:
-                    self._add(Match(dialect, surface, route))
+                    if route.path not in surface.lacks:
+                        self._add(Match(dialect, surface, route))
         # The most telling pattern first: the longest text after the model, then before it.
         self._rest.sort(key=lambda entry: (-len(entry[1]), -len(entry[0])))
         self._prefixes.sort(key=lambda entry: -len(entry[0]))

@@ -41,6 +41,7 @@ from typing import Final
 from rivermouth.dialects.dialect import ROLE_WITH_CONTENT, Dialect, Key, Operation, Route, Surface
 from rivermouth.dialects.openai_chat.build import LOSSES, NAME, PATH, build_request
 from rivermouth.dialects.openai_chat.decoder import Decoder
+from rivermouth.dialects.openai_chat.embeddings import PATH as EMBEDDINGS
 from rivermouth.dialects.openai_chat.embeddings import build_embed, encode_embed, parse_embed, parse_embed_reply
 from rivermouth.dialects.openai_chat.encoder import Encoder
 from rivermouth.dialects.openai_chat.failures import encode_error
@@ -54,6 +55,8 @@ from rivermouth.vendors.openai.models import parse_models
 from rivermouth.wire import sse
 
 DEPLOYMENT: Final = "/deployments/{model}"
+_OPENAIS: Final = frozenset({PATH, EMBEDDINGS})
+_AZURES: Final = frozenset(DEPLOYMENT + path for path in _OPENAIS)
 STREAM_TYPE: Final = "text/event-stream; charset=utf-8"
 
 
@@ -65,15 +68,15 @@ def auth(key: str) -> Mapping[str, str]:
 DIALECT: Final = Dialect(
     name=NAME,
     surfaces=(
-        Surface(prefix="/v1", stream_type=STREAM_TYPE),
-        Surface(prefix="/openai/v1", stream_type=STREAM_TYPE, options=frozenset({ROLE_WITH_CONTENT})),
-        Surface(prefix="/openai", stream_type=STREAM_TYPE, options=frozenset({ROLE_WITH_CONTENT})),
+        Surface(prefix="/v1", stream_type=STREAM_TYPE, lacks=_AZURES),
+        Surface(prefix="/openai/v1", stream_type=STREAM_TYPE, options=frozenset({ROLE_WITH_CONTENT}), lacks=_AZURES),
+        Surface(prefix="/openai", stream_type=STREAM_TYPE, options=frozenset({ROLE_WITH_CONTENT}), lacks=_OPENAIS),
     ),
     routes=(
         Route(method="POST", path=PATH, operation=Operation.GENERATE, kind="chat", streams=True),
-        Route(method="POST", path="/embeddings", operation=Operation.EMBED),
+        Route(method="POST", path=EMBEDDINGS, operation=Operation.EMBED),
         Route(method="POST", path=DEPLOYMENT + PATH, operation=Operation.GENERATE, kind="chat", streams=True),
-        Route(method="POST", path=DEPLOYMENT + "/embeddings", operation=Operation.EMBED),
+        Route(method="POST", path=DEPLOYMENT + EMBEDDINGS, operation=Operation.EMBED),
         Route(method="GET", path="/models", operation=Operation.MODELS),
         Route(method="GET", path="/models/{model}", operation=Operation.MODEL),
     ),
