@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import io
+import re
 from collections.abc import Iterator
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +14,7 @@ import pytest
 
 from rivermouth.store.port import CallRecord, Status
 from tests.engine.lab import Lab, lab
+from tests.promises import DOCS
 from tests.running import running
 from tests.sdk import node
 from tests.sdk.conftest import UPSTREAMS, provider
@@ -208,6 +212,14 @@ def test_a_response_is_had_with_its_key_alone(tmp_path: Path) -> None:
             bob.responses.create(model="scripted/scripted", input="Hi", previous_response_id=made.id)
         with pytest.raises(openai.AuthenticationError):
             bob.with_options(api_key="nobody's").responses.retrieve(made.id)
+
+
+def test_the_example_of_the_documentation_prints_the_answers(keeper: Lab) -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", (DOCS / "responses.md").read_text(encoding="utf-8"), re.DOTALL)
+    said = io.StringIO()
+    with redirect_stdout(said):
+        exec(code.replace("http://127.0.0.1:8080", keeper.url), {})
+    assert said.getvalue().splitlines() == [echo("And of the sea."), echo("Think for long.")]
 
 
 def test_the_sdk_for_javascript(keeper: Lab) -> None:

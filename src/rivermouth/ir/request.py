@@ -254,7 +254,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     an upstream of the same dialect, given the original, may take such a request.
     unmodelled: fields of `original` that other targets go without: a loss for each, unless the original is used; made
     by `names.loss_names`.
-    kept: what is asked of a server that keeps answers; whoever serves it takes it off, and no dialect writes it.
+    kept: what is asked of a server that keeps answers; while it is served, what was granted of that, for the answer to
+    say so.  No dialect writes it to an upstream.
     """
 
     model: str

@@ -65,7 +65,7 @@ def _part_tokens(part: Part) -> int:
 def mark_of(request: Request, model: str) -> str:
     """64 hex digits that are the same for the same request, however it was sent and by whom."""
     core = msgspec.structs.replace(
-        request, stream=False, include_usage=False, user=None, metadata=None, original=None, model=model
+        request, stream=False, include_usage=False, user=None, metadata=None, original=None, kept=None, model=model
     )
     return hashlib.sha256(json.encode(core)).hexdigest()
 
