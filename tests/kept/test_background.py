@@ -44,6 +44,11 @@ def config(url: str, more: str = "") -> str:
     return PLAIN + more + "[policies.nobody]\nproviders = []\n" + provider("up", url)
 
 
+def same(url: str) -> str:
+    """The upstream speaks Responses too."""
+    return PLAIN + provider("up", url, dialect="openai_responses")
+
+
 @pytest.fixture(scope="module")
 async def shared(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Place]:
     async with placed(tmp_path_factory.mktemp("kept"), config) as place:
@@ -347,6 +352,50 @@ async def test_it_ends_in_the_edition_in_which_it_began(tmp_path: Path) -> None:
 async def assert_gone(server: Any, response_id: str) -> None:
     status, _ = await ask(server, "GET", f"/{response_id}")
     assert status == 404
+
+
+async def test_an_upstream_of_the_same_protocol_is_passed_on_with_our_ids(tmp_path: Path) -> None:
+    item = {"id": "msg_theirs", "type": "message", "status": "completed", "role": "assistant"}
+    item |= {"content": [{"type": "output_text", "text": "one", "annotations": []}]}
+    at = {"item_id": "msg_theirs", "output_index": 0, "content_index": 0}
+    theirs = {"id": "resp_theirs", "object": "response", "created_at": 1, "status": "in_progress", "output": []}
+    done = {**theirs, "status": "completed", "output": [item], "store": False, "background": False}
+    said: list[dict[str, Any]] = [
+        {"type": "response.created", "response": theirs},
+        {"type": "response.in_progress", "response": theirs},
+        {"type": "response.output_item.added", "output_index": 0, "item": {**item, "content": []}},
+        {"type": "response.content_part.added", **at, "part": {"type": "output_text", "text": "", "annotations": []}},
+        {"type": "response.output_text.delta", **at, "delta": "one", "logprobs": []},
+        {"type": "response.output_text.done", **at, "text": "one", "logprobs": []},
+        {"type": "response.output_item.done", "output_index": 0, "item": item},
+        {"type": "response.completed", "response": done},
+    ]
+    frames = [
+        f"event: {e['type']}\ndata: {json.dumps({**e, 'sequence_number': n})}\n\n".encode() for n, e in enumerate(said)
+    ]
+    async with placed(tmp_path, same) as place:
+        response, asked = await begun(place, metadata={"a": "b"})
+        sent = json.loads(asked.body)
+        assert (sent["stream"], sent["store"], "background" in sent) == (True, False, False)
+        await begin(asked, *frames[:5])
+        path = f"{PATH}/{response['id']}?stream=true"
+        async with asking(place.server.port, path, None, method="GET") as answer:
+            await answer.until(b'"one"')
+            await asked.end(b"".join(frames[5:]))
+            events = told(await answer.rest())
+        assert [e["type"] for e in events] == [e["type"] for e in said]
+        assert [e["sequence_number"] for e in events] == list(range(len(said)))
+        last = events[-1]["response"]
+        assert (last["id"], last["store"], last["background"]) == (response["id"], True, True)
+        assert last == await ended(place.server, response["id"])
+        cut, asked = await begun(place)
+        await begin(asked, *frames[:5])
+        async with asking(place.server.port, f"{PATH}/{cut['id']}?stream=true", None, method="GET") as answer:
+            await answer.until(b'"one"')
+            status, cancelled = await ask(place.server, "POST", f"/{cut['id']}/cancel")
+            assert (status, cancelled["status"], cancelled["id"]) == (200, "cancelled", cut["id"])
+            assert told(await answer.rest())[-1]["response"] == cancelled
+        await gone(asked)
 
 
 async def test_many_at_once_each_have_their_own(place: Place) -> None:

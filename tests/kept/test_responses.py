@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -41,6 +42,11 @@ BOB: Final = {"authorization": "Bearer rm-bob-has-this-other"}
 
 def config(url: str, more: str = "") -> str:
     return PLAIN + more + provider("up", url) + provider("other", url, dialect="anthropic")
+
+
+def same(url: str) -> str:
+    """The upstream speaks Responses too."""
+    return PLAIN + provider("up", url, dialect="openai_responses")
 
 
 @pytest.fixture(scope="module")
@@ -197,6 +203,66 @@ ANTHROPIC: Final[list[tuple[str, dict[str, Any]]]] = [
 ]
 
 
+async def test_calls_and_sealed_thoughts_go_on_too(place: Place) -> None:
+    """What the model must have back unread is kept, and goes to the model that had it."""
+    tools = [{"type": "function", "name": "look", "parameters": {"type": "object", "properties": {}}}]
+    async with calling(place.server.port, PATH, wanted("other/m", "first", tools=tools, stream=True)) as client:
+        asked = await place.asked()
+        await asked.head(200, "text/event-stream")
+        for name, more in (ANTHROPIC[0], *THINKS, *ANTHROPIC[-2:]):
+            await asked.send(f"event: {name}\ndata: {json.dumps({'type': name, **more})}\n\n".encode())
+        await asked.end()
+        first = told(await (await client.answer()).rest())[-1]["response"]
+    assert [item["type"] for item in first["output"]] == ["reasoning", "function_call"]
+    result = [{"type": "function_call_output", "call_id": "toolu_1", "output": "the sea"}]
+    body = wanted("other/m", result, previous_response_id=first["id"], tools=tools, stream=True)  # type: ignore[arg-type]
+    async with calling(place.server.port, PATH, body):
+        sent = json.loads((await place.asked()).body)["messages"]
+    assert sent[1]["content"] == [
+        {"type": "thinking", "thinking": "hm", "signature": "sealed"},
+        {"type": "tool_use", "id": "toolu_1", "name": "look", "input": {}},
+    ]
+    assert sent[2]["content"][0]["tool_use_id"] == "toolu_1"
+
+
+THINKS: Final[list[tuple[str, dict[str, Any]]]] = [
+    ("content_block_start", {"index": 0, "content_block": {"type": "thinking", "thinking": "", "signature": ""}}),
+    ("content_block_delta", {"index": 0, "delta": {"type": "thinking_delta", "thinking": "hm"}}),
+    ("content_block_delta", {"index": 0, "delta": {"type": "signature_delta", "signature": "sealed"}}),
+    ("content_block_stop", {"index": 0}),
+    (
+        "content_block_start",
+        {"index": 1, "content_block": {"type": "tool_use", "id": "toolu_1", "name": "look", "input": {}}},
+    ),
+    ("content_block_stop", {"index": 1}),
+]
+
+
+async def test_an_upstream_of_the_same_protocol_gets_the_whole_talk(tmp_path: Path) -> None:
+    """It keeps nothing, and its items are found by the ids that it gave them."""
+    said = {"id": "msg_theirs", "type": "message", "status": "completed", "role": "assistant"}
+    said |= {"content": [{"type": "output_text", "text": "one", "annotations": []}]}
+    reply = {"id": "resp_theirs", "object": "response", "status": "completed", "output": [said], "usage": None}
+    async with placed(tmp_path, same) as place:
+        found = []
+        for more in ({}, {"previous_response_id": 0}, {"input": [{"type": "item_reference", "id": "msg_theirs"}]}):
+            more = {name: found[0]["id"] if value == 0 else value for name, value in more.items()}
+            async with calling(place.server.port, PATH, {**wanted(text="more", unheard="of"), **more}) as client:
+                asked = await place.asked()
+                sent = json.loads(asked.body)
+                await asked.answer(200, JSON, json.dumps(reply).encode())
+                found.append(await (await client.answer()).json())
+            assert (sent["store"], sent["unheard"]) == (False, "of")
+            assert "previous_response_id" not in sent
+            assert (found[-1]["id"] != "resp_theirs", found[-1]["store"]) == (True, True)
+            if "previous_response_id" in more:
+                assert [item.get("id") for item in sent["input"]] == [None, "msg_theirs", None]
+                assert found[-1]["previous_response_id"] == found[0]["id"]
+            if "input" in more:
+                assert sent["input"] == [said]
+        assert await got(place.server, found[1]["id"]) == found[1]
+
+
 async def test_what_goes_on_need_not_be_stored_itself(place: Place) -> None:
     first, _ = await made(place, "one", text="first")
     second, asked = await made(place, "two", text="second", previous_response_id=first["id"], store=False)
@@ -262,6 +328,17 @@ async def test_a_talk_is_no_longer_than_a_body_may_be(tmp_path: Path) -> None:
 
 
 # -- whose it is
+
+
+async def test_one_whose_time_has_come_is_not_there(place: Place) -> None:
+    response, _ = await made(place)
+    with sqlite3.connect(place.server.data_path / "rivermouth.db") as raw:
+        raw.execute("UPDATE kept_answers SET expires_ns = created_ns WHERE id = ?", [response["id"]])
+    raw.close()
+    await assert_missing(place.server, response["id"])
+    assert rows(place.server) == 1
+    await place.server.run(place.server.inside.services.janitor.purge())
+    assert rows(place.server) == 0
 
 
 async def test_a_response_is_its_keys_alone(tmp_path: Path) -> None:

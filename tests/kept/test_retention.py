@@ -8,10 +8,10 @@ from typing import Final
 import pytest
 
 from rivermouth.store.backup import backup, restore
-from tests.engine.client import asking
+from tests.engine.client import asking, calling
 from tests.engine.lab import lab, until
 from tests.engine.place import placed
-from tests.engine.words import END, PLAIN, ROLE, begin, provider, refusal, says
+from tests.engine.words import END, PLAIN, ROLE, begin, document, provider, refusal, says
 from tests.fakes import JSON
 from tests.kept.asking import PATH, ask, assert_missing, begun, ended, got, made, rows, text_of, wanted
 from tests.kept.rows import NOBODY
@@ -78,25 +78,12 @@ async def test_a_policy_of_the_request_alone_forbids_it_too(tmp_path: Path) -> N
 
 async def test_one_attempt_that_forbids_it_is_enough(tmp_path: Path) -> None:
     """What was sent to an endpoint that keeps nothing is not kept here because another one answered."""
-    async with placed(tmp_path, config) as place, asking_both(place) as response:
+    async with placed(tmp_path, config) as place, calling(place.server.port, PATH, wanted("mixed")) as client:
+        await (await place.asked()).answer(500, JSON, refusal("first"))
+        await (await place.asked()).answer(200, JSON, document("from the other"))
+        response = await (await client.answer()).json()
         assert (response["store"], text_of(response)) == (False, "from the other")
         await assert_missing(place.server, response["id"])
-
-
-def asking_both(place):  # type: ignore[no-untyped-def]
-    from contextlib import asynccontextmanager
-
-    from tests.engine.client import calling
-    from tests.engine.words import document
-
-    @asynccontextmanager
-    async def made():  # type: ignore[no-untyped-def]
-        async with calling(place.server.port, PATH, wanted("mixed")) as client:
-            await (await place.asked()).answer(500, JSON, refusal("first"))
-            await (await place.asked()).answer(200, JSON, document("from the other"))
-            yield await (await client.answer()).json()
-
-    return made()
 
 
 async def test_in_the_background_only_those_are_asked_who_let_it_be_kept(tmp_path: Path) -> None:
