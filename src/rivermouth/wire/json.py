@@ -93,6 +93,11 @@ def typed(shape: type[T]) -> Typed[T]:
     return Typed(shape)
 
 
+def schemas(shapes: list[type], ref: str) -> dict[str, Any]:
+    """JSON Schemas of these structs and of those in them, by name.  ref: how one names another, as in "#/{name}"."""
+    return msgspec.json.schema_components(shapes, ref_template=ref)[1]
+
+
 def convert(value: Any, shape: type[T]) -> T:
     """An already decoded value as `shape`.  Raises `WireError`."""
     try:

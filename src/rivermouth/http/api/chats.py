@@ -159,6 +159,6 @@ def _before(text: str | None) -> tuple[int, int] | None:
     if text is None:
         return None
     found = _PLACE.fullmatch(text)
-    if found is None:
+    if found is None or max(place := (int(found[1]), int(found[2]))) > LARGEST:
         raise invalid("before is the `page` of a chat in the list", "before")
-    return min(int(found[1]), LARGEST), min(int(found[2]), LARGEST)
+    return place

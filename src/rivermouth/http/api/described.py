@@ -18,6 +18,7 @@ from rivermouth.chat.documents import ChatView, Summary
 from rivermouth.http.api.accounts import Credentials
 from rivermouth.http.api.chats import JSON, Change, Choice, NewChat, answer
 from rivermouth.http.chats import CancelBody, StreamBody
+from rivermouth.wire import json
 
 PATH: Final = "/api/chats/openapi.json"
 EVENTS: Final = "text/event-stream"
@@ -149,7 +150,7 @@ def _text(says: str, **schema: Any) -> Mapping[str, Any]:
 _PAGE: Final = {
     "q": _text("Only chats that hold every word of it."),
     "limit": {"description": "At most so many.", "schema": {"type": "integer", "minimum": 0, "maximum": 999_999_999}},
-    "before": _text("The `next` of the page before.", pattern=r"^[0-9]{1,19}-[0-9]{1,19}$"),
+    "before": _text("The `next` of the page before.", pattern=r"^[0-8]?[0-9]{1,18}-[0-8]?[0-9]{1,18}$"),
 }
 _PLACE: Final = {
     "after": _text("The cursor from which to follow; without it, from now on."),
@@ -201,8 +202,7 @@ def described(handlers: Iterable[HTTPRouteHandler], version: str, base_path: str
     told |= {route: cleandoc(handler.fn.__doc__ or "") for handler in handlers for route in _routes(handler)}
     taken = [shape.takes for shape in SHAPES.values() if shape.takes is not None]
     given = [shape.answers for shape in SHAPES.values() if isinstance(shape.answers, type)]
-    _, bodies = msgspec.json.schema_components(taken, ref_template=REFS)
-    _, answers = msgspec.json.schema_components([*given, Problem], ref_template=REFS)
+    bodies, answers = json.schemas(taken, REFS), json.schemas([*given, Problem], REFS)
     closed = {name: {**schema, "additionalProperties": name == "Problem"} for name, schema in answers.items()}
     paths: dict[str, dict[str, Any]] = {}
     for (method, path), says in told.items():
