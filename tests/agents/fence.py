@@ -1,4 +1,7 @@
-"""The way out, as a proxy that lets nothing through and keeps what wanted to pass: an agent's telemetry, for one."""
+"""The way out, as a proxy that lets nothing through and keeps what wanted to pass: an agent's telemetry, for one.
+
+It sees what heeds the variables for proxies, as all these agents were seen to do; it is no wall.
+"""
 
 from __future__ import annotations
 

@@ -25,14 +25,27 @@ WAYS: Final = {
 INTRODUCTION: Final = """\
 # When the agents last passed
 
-`make agents` wrote this on {date}, when every run below had ended as it has to. [agents.md](agents.md) says how to set
-each of them up.
+`make agents` wrote this on {date}, when every run below had ended as is expected of its agent. [agents.md](agents.md)
+says how to set each of them up.
 
 The task: copy a file, read the copy, tell the word that is in it. That is two calls of the agent's own shell, then a
-text. The model is played by upstreams behind a real server, in two dialects: {upstreams}. A run passes when the agent
-ends well, the copy is there, the word was told, every text was said once, no call was run that the model had not
-finished, nothing left the machine, the server's records agree with what the upstream saw, and the upstream was asked
-exactly as often as it has to be.
+text. The model is played by upstreams behind a real server, in two dialects: {upstreams}. In every run the server's
+records agree with what the upstream saw, the upstream was asked exactly as often as the last table says, it saw
+nothing that it knows its vendor to refuse, and no call was run that the model had not finished.
+
+Where the first table says that an agent asks again, or for the rest, its task was also completed: exit code 0, the copy
+there, the word told. What "passed" means when a stream breaks off was taken from what each agent was seen to do, so
+these are no better than they look:
+
+- Some end with the error. Their task is then not completed; what is checked is that the error is said and that nothing
+  looks like an answer.
+- "Has both" is doubled text: the beginning stays in the conversation, and the whole comes behind it.
+- opencode, and the AI SDK in OpenAI's protocol, keep a call that was cut in their model's conversation, as one that
+  failed and was not run.
+
+The way out of each run is a proxy that refuses and tells; what does not heed proxy settings would not be seen. Cline
+tries (its maker's feature flags), and is refused; opencode looks for a package of its own, and is pointed at a registry
+that is not there.
 """
 
 

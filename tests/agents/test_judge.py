@@ -13,7 +13,7 @@ from tests.agents.__main__ import jobs
 from tests.agents.agents import AGENTS, Agent, Heard, Way, version
 from tests.agents.cases import CASES, Case, Kind, Rescue
 from tests.agents.judge import LAST, Outcome, faults_of, said
-from tests.agents.report import HEAD, Row, lines, page
+from tests.agents.report import HEAD, INTRODUCTION, Row, lines, page
 from tests.agents.stream import Tag
 from tests.agents.task import COMMANDS, PROMPT, WORKS, Result, Seen, conclusion
 from tests.agents.upstream import Post
@@ -154,3 +154,9 @@ def test_the_page_says_of_every_agent_that_this_version_has_passed() -> None:
     text = (DOCS / "agents-results.md").read_text(encoding="utf-8")
     rows = {agent.name: f"| {agent.name} | `{agent.package}` {version(agent.package)} |" for agent in AGENTS}
     assert [name for name, row in rows.items() if row not in text] == [], "run `make agents`"
+
+
+def test_the_page_explains_itself_in_the_words_that_the_next_run_would_write() -> None:
+    text = (DOCS / "agents-results.md").read_text(encoding="utf-8")
+    (date,) = re.findall(r"wrote this on (\d{4}-\d\d-\d\d),", text)
+    assert text.startswith(INTRODUCTION.format(date=date, upstreams="openai and anthropic"))
