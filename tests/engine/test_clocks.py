@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 import pytest
 
+from rivermouth.dialects.anthropic.tables import TRY_AGAIN
 from rivermouth.engine import engine
 from rivermouth.ir.errors import Kind
 from rivermouth.store.port import Outcome, Status
@@ -95,7 +96,7 @@ async def runs_out(place: Place, wanted: str, clock: str, speaks: Speaks) -> Non
         await gone(asked)
     if stalls.in_stream:
         assert answer.status == 200
-        assert speaks.failed(body) == stalls.says
+        assert speaks.failed(body).removesuffix(f"; {TRY_AGAIN}") == stalls.says
         assert not speaks.finished(body)
     else:
         assert answer.status == 504

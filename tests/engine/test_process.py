@@ -184,6 +184,7 @@ async def test_readers_that_do_not_read_cost_no_memory(process: Running, upstrea
     """Each upstream offers 200 MB; all that is taken of it fits in the buffers of the system and a bound of ours."""
     async with asking(process.port, OPENAI.path, talk("scripted")) as answer:
         await answer.rest()
+    assert (await health(process.port))[0] == 200, "what it imports for that is no reader's"
     before = resident_bytes(process)
     sent = [0] * READERS
 

@@ -20,10 +20,10 @@ pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("database")]
 
 
 @pytest.fixture
-def cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Cli:
+def cli(monkeypatch: pytest.MonkeyPatch, capsysbinary: pytest.CaptureFixture[bytes], tmp_path: Path) -> Cli:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("RIVERMOUTH_DATA", str(tmp_path / "data"))
-    return Cli(monkeypatch, capsys)
+    return Cli(monkeypatch, capsysbinary)
 
 
 def test_a_key_from_its_making_to_its_end(cli: Cli, tmp_path: Path) -> None:

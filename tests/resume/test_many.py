@@ -110,6 +110,7 @@ async def test_what_many_streams_hold_has_a_bound(tmp_path: Path, load: Load, mo
     async with FakeUpstream(tells) as upstream:
         with running(tmp_path, config(load, upstream.url), scripted=False) as server:
             await stream(server, 0, load.words)
+            await held(server)  # what it imports with the first of these is no stream's
             before = process_bytes(server, "VmRSS")
             tasks = [asyncio.create_task(stream(server, n, load.words)) for n in range(load.streams)]
             most = 0.0

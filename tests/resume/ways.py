@@ -10,6 +10,11 @@ from tests.goldens.ways import MODEL, WAYS, Way, answer_of
 MORE: Final[dict[str, Way]] = {
     "tgi-compat": Way("tgi", "/tgi", {"inputs": "Hi", "stream": True}),
     "tgi-invocations": Way("tgi", "/tgi/invocations", {"inputs": "Hi", "stream": True}),
+    "openai_chat-azure": Way(
+        "openai_chat",
+        f"/openai/deployments/{MODEL}/chat/completions",
+        {"messages": [{"role": "user", "content": "Hi"}], "stream": True},
+    ),
     "bedrock_invoke-titan-binary": Way(
         "bedrock_invoke", "/model/amazon.titan/invoke-with-response-stream", {"inputText": "Hi"}
     ),

@@ -211,7 +211,7 @@ class TestAnthropic:
     @pytest.mark.fault("F13")
     def test_a_failure_closes_the_block_and_is_the_last_event(self, back: Served) -> None:
         wire = asked(back, "/v1/messages", {**MESSAGES, "model": "scripted-error", "max_tokens": 99})
-        error = {"type": "api_error", "message": "scripted-error fails after 5 tokens"}
+        error = {"type": "api_error", "message": "scripted-error fails after 5 tokens; try again later"}
         tail = self.event("content_block_stop", index=0)
         tail += self.event("error", error=error, request_id=wire.headers["request-id"])
         assert wire.body.decode().endswith(tail)

@@ -8,6 +8,7 @@ server that runs takes over.
 from __future__ import annotations
 
 from rivermouth.config.check import BUILT_IN, default_model_doubt, find_endpoint, without_place
+from rivermouth.config.complete import Config, ProviderConfig
 from rivermouth.config.load import apart_from, load, override, parse
 from rivermouth.config.presets import PRESETS, Preset
 from rivermouth.config.problems import ConfigError, Problem
@@ -15,7 +16,6 @@ from rivermouth.config.schema import (
     AccountsConfig,
     Budget,
     ChatConfig,
-    Config,
     EndpointConfig,
     GeminiConfig,
     HttpConfig,
@@ -29,7 +29,6 @@ from rivermouth.config.schema import (
     PolicyConfig,
     Price,
     PriceCeiling,
-    ProviderConfig,
     ProviderTimeouts,
     RateLimits,
     RecordsConfig,

@@ -12,18 +12,17 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from rivermouth.config.complete import Config, ProviderConfig
 from rivermouth.config.names import key_fault, policy_fault
 from rivermouth.config.presets import PRESETS, QUIRKS, REGION, Preset
 from rivermouth.config.problems import KeyPath, did_you_mean
 from rivermouth.config.schema import (
     Budget,
     ChatConfig,
-    Config,
     ConfigFile,
     EndpointConfig,
     KeyConfig,
     PolicyConfig,
-    ProviderConfig,
     ProviderTable,
     ServerConfig,
 )

@@ -12,9 +12,9 @@ from typing import Any, Final
 
 import msgspec
 
+from rivermouth.config.complete import Config
 from rivermouth.config.load import override
 from rivermouth.config.problems import dotted
-from rivermouth.config.schema import Config
 
 
 class Applies(Enum):

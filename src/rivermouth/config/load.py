@@ -16,9 +16,10 @@ from typing import Any, Final
 import msgspec
 
 from rivermouth.config import check, network, telemetry
+from rivermouth.config.complete import Config
 from rivermouth.config.lines import key_lines
 from rivermouth.config.problems import ConfigError, KeyPath, Problem, dotted
-from rivermouth.config.schema import Config, ConfigFile
+from rivermouth.config.schema import ConfigFile
 from rivermouth.config.shape import Fault, faults, secrets_from
 
 _AT_LINE: Final = re.compile(r" \(at line (\d+), column \d+\)$")

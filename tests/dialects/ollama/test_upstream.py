@@ -175,7 +175,7 @@ def test_what_is_lost_is_named() -> None:
 def test_every_request_field_is_carried_lost_or_refused() -> None:
     carried = {
         "model", "messages", "system", "stream", "max_tokens", "stop", "tools", "response_format", "sampling",
-        "thinking", "local", "original", "include_usage", "unmodelled",
+        "thinking", "local", "original", "include_usage", "unmodelled", "kept",
     }  # fmt: skip
     refused_ = {"n", "tool_choice", "untranslatable"}
     assert carried | refused_ | (LOSSES & set(Request.__struct_fields__)) == set(Request.__struct_fields__)

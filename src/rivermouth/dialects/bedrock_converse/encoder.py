@@ -181,31 +181,34 @@ class Encoder:
 
     def _on_error(self, event: Error, out: list[bytes]) -> None:
         out[:0] = self._unsent
-        self._drain(out)
+        self._drain(out, cut=True)
         out.append(failure(event.error))
         self._done = True
 
-    def _drain(self, out: list[bytes]) -> None:
+    def _drain(self, out: list[bytes], *, cut: bool = False) -> None:
         """Writes and closes whatever has started, in order.  Arguments that are not whole yet are not mended."""
-        self._cut(out)
+        self._cut(out, cut=cut)
         for part, said, _ in self._lanes.drain():
             self._take(self._starts[part], out)
             for event in said:
                 self._on_delta(event, out)
-            self._cut(out)
+            self._cut(out, cut=cut)
 
-    def _cut(self, out: list[bytes]) -> None:
+    def _cut(self, out: list[bytes], *, cut: bool) -> None:
         if self._now is not None:
             self._now.args = None
-            self._release(out)
+            self._release(out, cut=cut)
 
     def _take(self, start: PartStart, out: list[bytes]) -> None:
         part = self._now = _Part(start)
         if start.kind is PartKind.TOOL:
             self._open(part, out, {"toolUse": {"toolUseId": start.id, "name": start.name}})
 
-    def _release(self, out: list[bytes]) -> None:
-        """Ends the part that holds the wire: its signature or odd arguments first, then the block."""
+    def _release(self, out: list[bytes], *, cut: bool = False) -> None:
+        """Ends the part that holds the wire: its signature or odd arguments first, then the block.
+
+        A call that was cut stays open: agents run a call when its block ends, and an error comes too late for them.
+        """
         part = self._now
         assert part is not None
         self._now, self._hot = None, _NOBODY
@@ -218,7 +221,8 @@ class Encoder:
         elif part.args and (text := "".join(part.args)).strip():
             self._delta(part, out, {"toolUse": {"input": arguments.to_object(text).decode()}})
         if part.open:
-            out.append(block_stop(self._index))
+            if not (cut and start.kind is PartKind.TOOL):
+                out.append(block_stop(self._index))
             self._index += 1
 
     def _write_text(self, part: _Part, event: TextDelta | ReasoningDelta, out: list[bytes]) -> None:

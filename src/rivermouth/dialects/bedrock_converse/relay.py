@@ -17,6 +17,7 @@ from rivermouth.wire import json
 from rivermouth.wire.frame import Frame
 
 _IN_A_BLOCK = (BLOCK_DELTA, BLOCK_START)
+_CALL = "toolUse"
 
 
 class Relay:
@@ -41,7 +42,10 @@ class Relay:
         return block_delta(data) if name == BLOCK_DELTA else passed(name, data)
 
     def fail(self, error: ApiError) -> bytes:
-        """The end of the block that is open, then the failure.  Nothing comes after it."""
+        """The end of the block that is open, then the failure.  Nothing comes after it.
+
+        A call stays open: agents run a call when its block ends, and the failure comes too late for them.
+        """
         if self._done:
             return b""
         self._done = True
@@ -52,7 +56,10 @@ class Relay:
         if last is None or last.name not in _IN_A_BLOCK:
             return b""
         try:
-            index = int(bytes(json.fields(last.data)["contentBlockIndex"]))
+            said = json.fields(last.data)
+            index = int(bytes(said["contentBlockIndex"]))
+            if _CALL in json.fields(said["delta" if last.name == BLOCK_DELTA else "start"]):
+                return b""
         except (WireError, KeyError, ValueError):
             return b""
         return block_stop(index)
