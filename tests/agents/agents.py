@@ -217,7 +217,8 @@ def _cline(place: Place) -> Launch:
         folder / "providers.json": json.dumps(providers),
         folder / "global-settings.json": json.dumps({"telemetryOptOut": True, "autoUpdateEnabled": False}),
     }
-    return Launch((program, "--json", PROMPT), {}, files)
+    # Without it a daemon on a fixed port outlives the run, and serves the next one from this one's home.
+    return Launch((program, "--json", PROMPT), {"CLINE_SESSION_BACKEND_MODE": "local"}, files)
 
 
 def _hear_cline(lines: Iterator[dict[str, Any]]) -> Iterator[tuple[str, str]]:

@@ -19,8 +19,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """What was seen of one run.
 
     exit_code: None when it had to be ended.  copied: what is in the copy.  failed: records that say so.  attempts: in
-    all records of the run.  outside: what reached for something outside.  unlocated: requests to the upstream that
-    belong to no run.
+    all records of the run.  left: processes that went on without the agent.  outside: what reached for something
+    outside.  unlocated: requests to the upstream that belong to no run.
     """
 
     word: str
@@ -30,6 +30,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     posts: tuple[Post, ...]
     attempts: int
     failed: int
+    left: tuple[str, ...] = ()
     outside: tuple[str, ...] = ()
     unlocated: tuple[str, ...] = ()
 
@@ -65,6 +66,7 @@ def faults_of(agent: Agent, case: Case, seen: Outcome) -> list[str]:
     )
     want("attempts in the records", len(seen.posts), seen.attempts)
     want("calls recorded as failed", int(case.told), seen.failed)
+    want("what went on without it", (), seen.left)
     want("what left the machine", [], [address for address in seen.outside if address not in agent.leaves])
     want("requests of nobody", (), seen.unlocated)
     return found

@@ -16,6 +16,7 @@ import msgspec
 from rivermouth.store.datadir import DataDir
 from rivermouth.store.port import CallFilter, Status
 from rivermouth.store.sqlite import SqliteCallStore
+from tests.agents import leftovers
 from tests.agents.agents import Agent, Place
 from tests.agents.cases import HOLD_S, Case, Rescue
 from tests.agents.fence import Fence
@@ -77,7 +78,10 @@ async def run(agent: Agent, case: Case, fake: TaskUpstream, between: Running, na
         (work / WORD_FILE).write_text(f"{word}\n", encoding="ascii")
         place = Place(between.url, name, home, work)
         async with Fence() as fence:
-            exit_code, output, log = await _process(agent, place, fence.url)
+            try:
+                exit_code, output, log = await _process(agent, place, fence.url)
+            finally:
+                left = await leftovers.end(home)
         copy = work / COPY_FILE
         copied = copy.read_text(encoding="ascii").strip() if copy.exists() else None
     attempts, failed = await _recorded(between, name)
@@ -89,6 +93,7 @@ async def run(agent: Agent, case: Case, fake: TaskUpstream, between: Running, na
         posts=tuple(asked.posts),
         attempts=attempts,
         failed=failed,
+        left=left,
         outside=tuple(fence.wanted),
         unlocated=tuple(fake.strangers[strangers:]),
     )

@@ -75,6 +75,7 @@ WRONG: dict[str, dict[str, Any]] = {
     },
     "attempts in the records": {"attempts": 7},
     "calls recorded as failed": {"failed": 1},
+    "what went on without it": {"left": ("a daemon",)},
     "what left the machine": {"outside": ("telemetry.example:443",)},
     "requests of nobody": {"unlocated": ("GET /",)},
 }
