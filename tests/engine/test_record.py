@@ -291,6 +291,8 @@ async def test_nobody_waits_for_a_thread_that_has_died(store: FakeStore):
     assert caught.value.kind is Kind.INTERNAL
     with pytest.raises(ApiError):
         await recorder.open(opened(2))
+    assert recorder._thread is not None
+    recorder._thread.join(5)  # its exception is told after that, and is this test's own
 
 
 @pytest.mark.fault("F36")
