@@ -159,6 +159,17 @@ class TestEncoder:
                  "serviceUnavailableException"}  # fmt: skip
         assert MEMBERS[kind] in union
 
+    @pytest.mark.fault("F13")
+    def test_a_call_that_was_cut_stays_open(self) -> None:
+        """Agents run a call when its block ends, and the failure comes too late for them."""
+        called: list[Event] = [*HELLO, PartEnd(0), PartStart(1, PartKind.TOOL, 0, "c1", "f"), ArgsDelta(1, '{"a":')]
+        failed = Error(ApiError(Kind.TRUNCATED, "cut"))
+        names = [name for name, _ in messages(encode([*called, failed]))]
+        assert names[-3:] == ["contentBlockStart", "contentBlockDelta", "modelStreamErrorException"]
+        whole: list[Event] = [*HELLO, PartStart(1, PartKind.TOOL, 0, "c1", "f"), ArgsDelta(1, "{}"), PartEnd(1)]
+        names = [name for name, _ in messages(encode([*whole, failed]))]
+        assert names[-2:] == ["contentBlockStop", "modelStreamErrorException"]
+
 
 class TestDecoder:
     @pytest.mark.fault("F19", "F20")

@@ -37,6 +37,7 @@ from rivermouth.ir.request import (
     Thinking,
     Tool,
 )
+from rivermouth.wire.frame import Frame
 from tests.cost import assert_linear
 from tests.dialects.bedrock_invoke.case import INVOKE, answer, asked, build, parse
 from tests.strategies import texts
@@ -148,6 +149,19 @@ class TestNova:
         with pytest.raises(ApiError) as raised:
             parse({"messages": HI, "inferenceConfig": odd})
         assert raised.value.param == "inferenceConfig"
+
+    @pytest.mark.fault("F13")
+    def test_a_relayed_call_that_is_cut_stays_open_and_a_text_does_not(self) -> None:
+        start = {"contentBlockIndex": 0, "start": {"toolUse": {"toolUseId": "c1", "name": "f"}}}
+        piece = {"contentBlockIndex": 0, "delta": {"toolUse": {"input": '{"a":'}}}
+        text = {"contentBlockIndex": 0, "delta": {"text": "a"}}
+        call = [{"contentBlockStart": start}, {"contentBlockDelta": piece}]
+        ended = {"contentBlockStop": {"contentBlockIndex": 0}}
+        for objects, closed in ((call, []), ([{"contentBlockDelta": text}], [ended])):
+            relay = next(body for body in BODIES if body.name == "nova").relay(answer("nova"))
+            for each in objects:
+                relay.feed(Frame("", json.dumps(each).encode()), [])
+            assert [json.loads(each) for each in relay.close()] == closed
 
 
 class TestPrompts:

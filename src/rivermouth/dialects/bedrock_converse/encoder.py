@@ -188,11 +188,11 @@ class Encoder:
     def _drain(self, out: list[bytes], *, cut: bool = False) -> None:
         """Writes and closes whatever has started, in order.  Arguments that are not whole yet are not mended."""
         self._cut(out, cut=cut)
-        for part, said, _ in self._lanes.drain():
+        for part, said, ended in self._lanes.drain():
             self._take(self._starts[part], out)
             for event in said:
                 self._on_delta(event, out)
-            self._cut(out, cut=cut)
+            self._cut(out, cut=cut and not ended)
 
     def _cut(self, out: list[bytes], *, cut: bool) -> None:
         if self._now is not None:

@@ -144,13 +144,17 @@ class Events:
         return self._objects([Error(_CUT)])[:-1]
 
     def _objects(self, events: list[Event]) -> list[bytes]:
-        stream = self._encode(events)
-        return [b'{"%b":%b}' % (name.encode(), json.line_safe(data)) for name, data in self._read(stream)]
+        return _objects(self._read(self._encode(events)))
 
     def _with_metrics(self, last: bytes) -> bytes:
         usage = self._usage or Usage()
         counted = metrics((usage.input_tokens, usage.output_tokens), self._answer.total_ns)
         return json.encode({**json.fields(last), METRICS: counted}) if counted else last
+
+
+def _objects(frames: list[Frame]) -> list[bytes]:
+    """The owner's events, each under its name."""
+    return [b'{"%b":%b}' % (name.encode(), json.line_safe(data)) for name, data in frames]
 
 
 class ObjectDecoder:
@@ -175,9 +179,10 @@ class ObjectDecoder:
 class ObjectRelay:
     """Objects as they came; a block that is open when the stream fails is closed."""
 
-    __slots__ = ("_last",)
+    __slots__ = ("_answer", "_last")
 
     def __init__(self, answer: Answer) -> None:
+        self._answer = answer
         self._last = b""
 
     def feed(self, frame: Frame, events: list[Event]) -> list[bytes]:
@@ -185,11 +190,12 @@ class ObjectRelay:
         return [json.line_safe(frame.data.replace(b"\n", b" "))]
 
     def close(self) -> list[bytes]:
+        if CONVERSE.relay is None:
+            raise TypeError(f"{CONVERSE.name} has no relay")
+        relay = CONVERSE.relay(self._answer)
         for name, raw in json.fields(self._last or b"{}").items():
-            if name in ("contentBlockStart", "contentBlockDelta"):
-                index = json.fields(raw).get("contentBlockIndex", json.Raw(b"0"))
-                return [json.encode({"contentBlockStop": {"contentBlockIndex": index}})]
-        return []
+            relay.feed(Frame(name, bytes(raw)), [])
+        return _objects(CONVERSE.reader().feed(relay.fail(_CUT)))[:-1]
 
 
 def decoder(request: Request | None) -> Decoder:
