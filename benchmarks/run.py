@@ -83,6 +83,8 @@ class Bench:
 
     def compare(self, target: targets.Target, key: str, client: str) -> Measured:
         """The load with this client, in turns with the one that it is to be compared with, if there is one."""
+        if SCENARIOS[key].tail:
+            return median([self.measure(target, key, client) for _ in range(ROUNDS)], lambda m: m.p99_ms)
         other = SCENARIOS[key].beside
         if other is None or other == client or other not in target.ways:
             return self.measure(target, key, client)
@@ -90,7 +92,7 @@ class Bench:
         for _ in range(ROUNDS):
             beside = self.measure(target, key, other, share=1 / ROUNDS).result
             rounds.append(self.measure(target, key, client, beside, share=1 / ROUNDS))
-        return median(rounds)
+        return median(rounds, lambda m: m.of_beside)
 
     def run(self, name: str, chosen: list[str]) -> Iterator[Measured]:
         """Every chosen load with every client that the target serves; what needs it in a fresh process."""

@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from rivermouth.engine import record
 from rivermouth.engine.record import Recorder, clean
 from rivermouth.ir.errors import ApiError, Kind
 from rivermouth.secrets import Secret
@@ -76,6 +77,12 @@ def times(count: int, error: StoreError) -> Callable[[], StoreError | None]:
 async def settled() -> None:
     """Lets every callback that is ready run."""
     for _ in range(5):
+        await asyncio.sleep(0)
+
+
+async def idle(recorder: Recorder) -> None:
+    """Returns when the writer's thread waits for work: what comes while it writes, it takes at once."""
+    while not recorder._idle:
         await asyncio.sleep(0)
 
 
@@ -189,6 +196,31 @@ async def test_close_does_not_wait_and_checkpoints_replace_each_other(store: Fak
 
 
 @pytest.mark.fault("F35")
+async def test_an_end_does_not_wait_as_long_as_a_checkpoint(store: FakeStore, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(record, "MARKS_LINGER_S", 3600)
+    async with Recorder(store) as recorder:
+        await recorder.open(opened(1))
+        await recorder.open(opened(2))
+        await idle(recorder)
+        recorder.checkpoint(opened(1).id, 1, 4)
+        recorder.checkpoint(opened(2).id, 1, 4)
+        recorder.close(ended(opened(2)))
+        recorder.checkpoint(opened(1).id, 2, 8)  # puts nothing off
+        for _ in range(3):
+            await store.writing()
+    assert store.batches == [(1, 0, 0), (1, 0, 0), (0, 1, 1)]
+
+
+async def test_a_checkpoint_is_written_though_nothing_else_is(store: FakeStore):
+    async with Recorder(store) as recorder:
+        await recorder.open(opened(1))
+        await idle(recorder)
+        recorder.checkpoint(opened(1).id, 1, 4)
+        for _ in range(2):
+            await store.writing()
+    assert store.batches == [(1, 0, 0), (0, 1, 0)]
+
+
 async def test_a_full_queue_holds_new_calls_and_not_ends(store: FakeStore):
     async with Recorder(store, limit=4) as recorder:
         store.may_write.clear()

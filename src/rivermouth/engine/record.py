@@ -58,8 +58,11 @@ __all__ = [
     "clean",
 ]
 
-LINGER_S: Final = 0.02
+ENDS_LINGER_S: Final = 0.02
 """How long an end may wait for company.  Waking the writer's thread is dearer than writing a row."""
+MARKS_LINGER_S: Final = 0.1
+"""The same for a checkpoint.  With a thousand streams there is always one: each transaction writes all the pages it has
+touched, and SQLite copies them out of its log later, while the event loop waits for the core."""
 TEXTS_CAP: Final = 512
 """Texts that may wait to be written; at their longest they are 64 Mi characters."""
 BARE_MESSAGE: Final = "the record of this call could not be written whole"
@@ -228,7 +231,7 @@ class Recorder:
             if attempt is None and before is not None:
                 attempt = before.attempt
             self._batch.marks[call_id] = Checkpoint(call_id, output_tokens, text_chars, estimated, attempt)
-            self._wake_soon()
+            self._wake_soon(MARKS_LINGER_S)
 
     def close(self, record: CallRecord, text: CallText | None = None) -> None:
         """The call's one end.  Never waits, never drops; a second end of a call is ignored by the store.
@@ -241,7 +244,7 @@ class Recorder:
             self._batch.closes.append(record)
             if text is not None:
                 self._keep_text(text)
-            self._wake_soon()
+            self._wake_soon(ENDS_LINGER_S)
 
     async def flush(self) -> None:
         """Returns when everything handed in before is committed."""
@@ -309,10 +312,16 @@ class Recorder:
             self._idle = False
             self._ready.notify()
 
-    def _wake_soon(self) -> None:
-        """Nobody waits for an end or a checkpoint: they go with the next open row, or after `LINGER_S`."""
-        if self._idle and self._linger is None:
-            self._linger = self._running()[0].call_later(LINGER_S, self._lingered)
+    def _wake_soon(self, linger_s: float) -> None:
+        """Nobody waits for an end or a checkpoint: they go with the next open row, or after this time."""
+        if not self._idle:
+            return
+        loop, _ = self._running()
+        if self._linger is not None:
+            if self._linger.when() <= loop.time() + linger_s:
+                return
+            self._linger.cancel()
+        self._linger = loop.call_later(linger_s, self._lingered)
 
     def _lingered(self) -> None:
         self._linger = None
