@@ -39,6 +39,7 @@ from rivermouth.ir.request import (
     ToolResult,
 )
 from rivermouth.ir.turns import LOST, NO_RESULT, paired
+from rivermouth.vendors.output_caps import output_cap
 from tests.dialects.conformance import FEWER, Decoded, answer, carries, decoded, encoded
 from tests.dialects.forms import FORMS, parsed, sent
 from tests.dialects.recordings import RECORDINGS, STREAMS
@@ -422,6 +423,31 @@ def test_how_hard_to_think_reaches_every_upstream_or_is_named(client: str, upstr
         assert "thinking.budget_tokens" in outgoing.losses
     if read.thinking.effort and not (seen.effort or seen.budget_tokens):
         assert "thinking.effort" in outgoing.losses
+
+
+CAPPED: Final = {
+    "anthropic": "claude-3-opus-20240229",
+    "bedrock_converse": "us.anthropic.claude-3-opus-20240229-v1:0",
+    "bedrock_invoke-anthropic": "anthropic.claude-3-opus-20240229-v1:0",
+    "cohere_v1": "command-r-plus",
+    "cohere_v2": "command-r-plus",
+    "gemini": "gemini-2.0-flash",
+    "openai_chat": "gpt-4-turbo",
+    "openai_responses": "gpt-4o",
+}
+"""Models that refuse a greater limit than they can give."""
+
+
+@pytest.mark.parametrize("upstream", CAPPED)
+def test_a_limit_is_no_more_than_the_model_can_give(upstream: str) -> None:
+    form = msgspec.structs.replace(FORMS[upstream], model=CAPPED[upstream])
+    for wanted in (32_000, 9, None):
+        outgoing = sent(form, asking(HI, max_tokens=wanted))
+        limit = parsed(form, outgoing).max_tokens
+        cap = output_cap(form.model)
+        assert cap is not None
+        assert limit in (min(wanted, cap),) if wanted is not None else limit in (None, cap)
+        assert ("max_tokens" in outgoing.losses) is (wanted == 32_000)
 
 
 @pytest.mark.parametrize("mode", Choose)

@@ -21,6 +21,7 @@ from rivermouth.ir.errors import invalid
 from rivermouth.ir.opaque import holds_sealed, sealed
 from rivermouth.ir.request import Choose, Format, Original, Request, Thinking, Tool, check_translatable
 from rivermouth.vendors.anthropic.thinking import EFFORTS, MIN_BUDGET_TOKENS, budget_of, only_budgets
+from rivermouth.vendors.output_caps import clamped, output_cap
 from rivermouth.wire import json
 from rivermouth.wire.aws_eventstream import MEDIA_TYPE
 
@@ -121,7 +122,7 @@ class _Built:
         self._system()
         self._tools(turns)
         self._thinking(model, turns)
-        self._sampling()
+        self._sampling(model)
         self._format()
         self._rest()
         if self._more:
@@ -178,7 +179,7 @@ class _Built:
 
     def _claude(self, thinking: Thinking, model: str, turns: Turns) -> None:
         """Thinking yields where the model refuses it: under a forced tool, and when calls lost their reasoning."""
-        choice, room = self._request.tool_choice, self._request.max_tokens
+        choice, room = self._request.tool_choice, clamped(self._request.max_tokens, model) or output_cap(model)
         forced = choice is not None and choice.mode in _FORCED and bool(self._request.tools)
         budget = thinking.budget_tokens
         if budget is None and only_budgets(model):
@@ -213,7 +214,7 @@ class _Built:
         effort = NOVA_EFFORTS.get(thinking.effort or "medium", "medium")
         self._more["reasoningConfig"] = {"type": "enabled", "maxReasoningEffort": effort}
 
-    def _sampling(self) -> None:
+    def _sampling(self, model: str) -> None:
         request, sampling = self._request, self._request.sampling
         for name in _UNSAMPLED:
             if getattr(sampling, name) not in (None, False):
@@ -221,8 +222,11 @@ class _Built:
         thinks = self._family is Family.CLAUDE and self._more.get("thinking", {}).get("type", "disabled") != "disabled"
         heat, top_p = sampling.temperature, sampling.top_p
         config: dict[str, Any] = {}
-        if request.max_tokens is not None:
-            config["maxTokens"] = max(request.max_tokens, 1)
+        room = clamped(request.max_tokens, model)
+        if room is not None:
+            config["maxTokens"] = max(room, 1)
+        if room != request.max_tokens:
+            self._lose("max_tokens")
         if heat is not None and thinks and heat != 1:
             self._lose("temperature")
         elif heat is not None:

@@ -107,6 +107,7 @@ LOSSES: Final = frozenset(
         "keep_alive_s",
         "logit_bias",
         "logprobs",
+        "max_tokens",
         "messages.image",
         "messages.reasoning",
         "messages.tool_result",
