@@ -16,7 +16,7 @@ from rivermouth.dialects.openai_chat.shapes import (
     ToolShape,
 )
 from rivermouth.dialects.openai_chat.tables import CHOOSE_IN, FORMAT_IN, RANGES
-from rivermouth.ir.errors import ApiError, WireError, invalid
+from rivermouth.ir.errors import WireError, invalid
 from rivermouth.ir.names import loss_names, model_name, unread
 from rivermouth.ir.request import (
     Choose,
@@ -31,6 +31,7 @@ from rivermouth.ir.request import (
     ToolChoice,
 )
 from rivermouth.vendors.openai import free_form
+from rivermouth.vendors.openai.bodies import check_ranges, misfit, read_fields
 from rivermouth.vendors.openai.efforts import read_effort
 from rivermouth.wire import json
 
@@ -51,11 +52,11 @@ def parse_request(body: bytes, route: Route, path_model: str | None) -> Request:
     try:
         wire = json.decode_as(_request, body)
     except WireError as error:
-        raise wrong_type(error) from None
+        raise misfit(error) from None
     model = model_name(path_model, wire.model)
     if wire.messages is None:
         raise invalid("messages are missing", "messages", "missing_required_parameter")
-    _check_ranges(wire)
+    check_ranges(wire, RANGES)
     talk = parse_messages(wire.messages)
     tools, choice = _tools(wire)
     legacy = bool(wire.functions) and not wire.tools
@@ -81,32 +82,6 @@ def parse_request(body: bytes, route: Route, path_model: str | None) -> Request:
         untranslatable=_untranslatable(wire),
         unmodelled=loss_names(unread(fields, _READ)),
     )
-
-
-def read_fields(body: bytes) -> dict[str, json.Raw]:
-    """The body's top-level fields.  Raises `ApiError` when it is no JSON object."""
-    try:
-        return json.fields(body)
-    except WireError as error:
-        raise invalid(f"the body is not a JSON object: {error}", code="invalid_json") from None
-
-
-def wrong_type(error: WireError) -> ApiError:
-    """The decoder's complaint, with the field's path in `param`."""
-    words, param, missing = json.misfit(error)
-    if missing:
-        return invalid("a required field is missing", param, "missing_required_parameter")
-    return invalid(words, param, "invalid_type")
-
-
-def _check_ranges(wire: ChatRequest) -> None:
-    for name, (least, greatest) in RANGES.items():
-        value = getattr(wire, name)
-        if value is None:
-            continue
-        if value < least or (greatest is not None and value > greatest):
-            upto = f" and at most {greatest}" if greatest is not None else ""
-            raise invalid(f"{name} must be at least {least}{upto}", name, "invalid_value")
 
 
 def _untranslatable(wire: ChatRequest) -> tuple[str, ...]:

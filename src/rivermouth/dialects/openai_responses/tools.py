@@ -15,9 +15,10 @@ import msgspec
 
 from rivermouth.dialects.openai_responses.tables import CHOOSE_IN
 from rivermouth.ir.call_ids import fresh
-from rivermouth.ir.errors import ApiError, WireError, invalid
+from rivermouth.ir.errors import WireError, invalid
 from rivermouth.ir.request import Choose, FreeForm, Inside, Request, Tool, ToolChoice
 from rivermouth.vendors.openai import free_form
+from rivermouth.vendors.openai.bodies import misfit
 from rivermouth.wire import json
 
 NAME_CHARS: Final = 64
@@ -219,15 +220,6 @@ def _mode(word: str, param: str) -> Choose:
     if mode is None:
         raise invalid(f"known are {', '.join(CHOOSE_IN)}", param, "invalid_value")
     return mode
-
-
-def misfit(error: WireError, at: str = "") -> ApiError:
-    """The decoder's complaint as the client's fault, with the field's path in `param`."""
-    words, param, missing = json.misfit(error)
-    path = ".".join(filter(None, (at, param))) or None
-    if missing:
-        return invalid("a required field is missing", path, "missing_required_parameter")
-    return invalid(words, path, "invalid_type")
 
 
 # -- out --------------------------------------------------------------------------------------------------------------
