@@ -5,5 +5,4 @@ moves       those moves as transactions on the store
 service     what a front asks for: submit, stop, follow, and the documents of a chat
 worker      claims queued turns, beats, recovers what died
 owner       runs one turn: one engine call, one log, one end
-follower    reads a log by cursor and says it as frames
 """
