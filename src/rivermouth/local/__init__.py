@@ -5,7 +5,7 @@
     gguf, support                       is this file whole, and will the engine take it (no native code asked)
     openvino_ir, safetensors            the same for folders
     pull, sources, partials, pip        from a source to the registry, with progress; what goes on another time
-    blocks                              files copied and hashed in threads that stop at once
+    blocks, stages                      files copied and hashed in threads that stop at once; built out of sight
     provider                            the port that the rest of the program sees
     plan, prompt, sampling, offer       a neutral request in the engine's words; what becomes of its tools
     schema, pattern                     which of a client's grammars may reach the engine
