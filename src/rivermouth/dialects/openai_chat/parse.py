@@ -31,7 +31,7 @@ from rivermouth.ir.request import (
     ToolChoice,
 )
 from rivermouth.vendors.openai import free_form
-from rivermouth.vendors.openai.bodies import check_ranges, misfit, read_fields
+from rivermouth.vendors.openai.bodies import check_ranges, known, misfit, read_fields
 from rivermouth.vendors.openai.efforts import read_effort
 from rivermouth.wire import json
 
@@ -136,13 +136,13 @@ def _choose(wire: ChatRequest, tools: tuple[Tool, ...]) -> tuple[tuple[Tool, ...
     if choice is None:
         return tools, None
     if isinstance(choice, str):
-        return tools, ToolChoice(_mode(choice, "tool_choice"))
+        return tools, ToolChoice(known(choice, CHOOSE_IN, "tool_choice"))
     if choice.type == "allowed_tools" and choice.allowed_tools is not None:
         allowed = {_name(t.function or t.custom, "tool_choice.allowed_tools.tools") for t in choice.allowed_tools.tools}
         missing = allowed - {t.name for t in tools}
         if missing:
             raise invalid("an allowed tool is not among the tools", "tool_choice.allowed_tools.tools", "invalid_value")
-        mode = _mode(choice.allowed_tools.mode, "tool_choice.allowed_tools.mode")
+        mode = known(choice.allowed_tools.mode, CHOOSE_IN, "tool_choice.allowed_tools.mode")
         return tuple(t for t in tools if t.name in allowed), ToolChoice(mode)
     if choice.type not in _TOOL_TYPES:
         raise invalid("tool_choice is of type function, custom or allowed_tools", "tool_choice.type", "invalid_value")
@@ -153,15 +153,8 @@ def _choose_function(choice: str | Named | None) -> ToolChoice | None:
     if choice is None:
         return None
     if isinstance(choice, str):
-        return ToolChoice(_mode(choice, "function_call"))
+        return ToolChoice(known(choice, CHOOSE_IN, "function_call"))
     return ToolChoice(Choose.NAMED, choice.name)
-
-
-def _mode(word: str, param: str) -> Choose:
-    mode = CHOOSE_IN.get(word)
-    if mode is None:
-        raise invalid(f"known are {', '.join(CHOOSE_IN)}", param, "invalid_value")
-    return mode
 
 
 def _name(named: Named | None, param: str) -> str:
@@ -176,9 +169,7 @@ def _name(named: Named | None, param: str) -> str:
 def _format(wire: FormatShape | None) -> ResponseFormat | None:
     if wire is None:
         return None
-    kind = FORMAT_IN.get(wire.type)
-    if kind is None:
-        raise invalid(f"known are {', '.join(FORMAT_IN)}", "response_format.type", "invalid_value")
+    kind = known(wire.type, FORMAT_IN, "response_format.type")
     if kind is not Format.JSON_SCHEMA:
         return ResponseFormat(kind)
     shape = wire.json_schema

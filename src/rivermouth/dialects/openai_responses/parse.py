@@ -21,7 +21,7 @@ from rivermouth.ir.request import (
     Text,
     Thinking,
 )
-from rivermouth.vendors.openai.bodies import check_ranges, misfit, read_fields
+from rivermouth.vendors.openai.bodies import check_ranges, known, misfit, read_fields
 from rivermouth.vendors.openai.efforts import read_effort
 from rivermouth.wire import json
 
@@ -139,9 +139,7 @@ def _thinking(wire: ReasoningShape | None) -> Thinking | None:
 def _format(wire: FormatShape | None) -> ResponseFormat | None:
     if wire is None:
         return None
-    kind = FORMAT_IN.get(wire.type)
-    if kind is None:
-        raise invalid(f"known are {', '.join(FORMAT_IN)}", "text.format.type", "invalid_value")
+    kind = known(wire.type, FORMAT_IN, "text.format.type")
     if kind is Format.TEXT:
         return None
     if kind is Format.JSON:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TypeVar
 
 from rivermouth.ir.errors import ApiError, WireError, invalid
 from rivermouth.wire import json
+
+T = TypeVar("T")
 
 Ranges = Mapping[str, tuple[float, float | None]]
 """Field -> its least value, and its greatest if it has one."""
@@ -37,3 +40,10 @@ def check_ranges(wire: object, ranges: Ranges) -> None:
         if value < least or (greatest is not None and value > greatest):
             upto = f" and at most {greatest}" if greatest is not None else ""
             raise invalid(f"{name} must be at least {least}{upto}", name, "invalid_value")
+
+
+def known(word: str, words: Mapping[str, T], param: str) -> T:
+    """What a word of the client's means.  Raises `ApiError`, which names those that are known."""
+    if word not in words:
+        raise invalid(f"known are {', '.join(words)}", param, "invalid_value")
+    return words[word]
