@@ -322,6 +322,34 @@ def test_what_is_to_come_is_not_here_yet() -> None:
             can_be_given(command.split()[1:])
 
 
+def test_the_index_leads_to_every_page() -> None:
+    index = (DOCS / "index.md").read_text(encoding="utf-8")
+    inside = {"adr", "dialects"}  # each has its own index, or none but its numbers
+    pages = {page.name for page in DOCS.glob("*.md")} | inside
+    assert {link.split("/")[0] for link in re.findall(r"\]\(([\w/.-]+)\)", index) if not link.startswith("..")} >= (
+        pages - {"index.md"}
+    )
+
+
+LARGE = 15
+"""From so many modules on, a package says what each is for: whoever opens it has to begin somewhere."""
+
+
+def test_a_large_package_says_what_its_modules_are_for_and_names_no_other() -> None:
+    faults = []
+    for path in (path for path in SOURCES if path.name == "__init__.py" and path.parent.name != "rivermouth"):
+        here = {p.stem for p in path.parent.iterdir() if p.suffix == ".py" or (p / "__init__.py").exists()}
+        text = ast.get_docstring(trees()[path]) or ""
+        unnamed = {name for name in here - {"__init__"} if not re.search(rf"\b{name}\b", text)}
+        if len(here) > LARGE and unnamed:
+            faults.append(f"{name_of(path)} does not say what {', '.join(sorted(unnamed))} is for")
+        rows = re.findall(r"^ *((?:\w+, )*\w+)  +[^\s:]", text, re.MULTILINE)
+        named = {name for row in rows for name in re.findall(r"\w+", row) if not re.fullmatch(r"O\d+", name)}
+        if named & here and named - here:
+            faults.append(f"{name_of(path)} names {', '.join(sorted(named - here))}, which is not there")
+    assert faults == []
+
+
 def test_the_layers_of_the_architecture_are_the_packages_in_the_order_that_is_checked() -> None:
     rows = re.findall(r"^\| (`.*?`) \|", (DOCS / "architecture.md").read_text(encoding="utf-8"), re.MULTILINE)
     drawn = [name for row in rows for name in re.findall(r"`(\w+)`", row)]

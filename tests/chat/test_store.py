@@ -112,7 +112,6 @@ async def test_a_turn_moves_only_from_its_sources_and_with_its_generation(store:
     now = await store.read(lambda tx: tx.turn(turn.id))
     assert now is not None
     assert (now.state, now.generation, now.worker, now.upstream_called) == ("streaming", 7, "w", True)
-    assert await store.read(lambda tx: tx.turn_of_generation(chat, 7)) == now
 
 
 async def test_a_transaction_is_whole_or_not_at_all(store: ChatStore):

@@ -67,7 +67,7 @@ def test_pieces_are_joined_within_25_ms_and_a_late_piece_waits_for_nothing(tmp_p
         await asyncio.sleep(1)
         began = asyncio.get_running_loop().time()
         call.say("a")
-        await lab.until(lambda: lab.service.worker.owners[turn.id]._last.seq == 2)
+        await lab.until(lambda: lab.service.worker.owners[turn.id]._entries.last.seq == 2)
         assert asyncio.get_running_loop().time() - began < 0.012
         for _ in range(50):
             call.say("b")

@@ -511,6 +511,10 @@ class TestErrors:
         if kind not in (Kind.INTERNAL, Kind.CANCELLED):  # another server's own fault, or its own client's wish
             assert back.retryable is ApiError(kind, "").retryable, (kind, back.kind)
 
+    def test_a_status_of_its_own_is_kept(self, name: str) -> None:
+        dialect, _ = dialect_of(name)
+        assert dialect.encode_error(ApiError(Kind.INVALID_REQUEST, "m", status=405), "call-1").status == 405
+
     @pytest.mark.parametrize("kind", Kind)
     def test_every_kind_can_be_told_in_a_stream(self, name: str, kind: Kind) -> None:
         dialect, _ = dialect_of(name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rivermouth.ir.call_ids import call_id, fresh
+from rivermouth.ir.call_ids import Pairing, call_id, fresh
 
 
 @pytest.mark.fault("F20")
@@ -25,3 +25,17 @@ def test_a_made_id_never_meets_one_that_is_taken() -> None:
     taken = {"call_1", "call_1x"}
     assert fresh("call_1", taken) == "call_1xx"
     assert "call_1xx" in taken
+
+
+@pytest.mark.fault("F20")
+def test_a_result_without_an_id_answers_the_first_call_of_its_name_that_nothing_answered() -> None:
+    pairing = Pairing(["b"])
+    calls = [
+        pairing.call(given, name, str(i)) for i, (given, name) in enumerate([(None, "f"), ("b", "g"), (None, "f")])
+    ]
+    assert calls == ["call_0", "b", "call_2"]
+    assert pairing.result("b", None, "3") == ("b", "g")
+    assert pairing.result(None, "f", "4") == ("call_0", "f")
+    assert pairing.result(None, None, "5") == ("call_2", "f")
+    assert pairing.result("unheard", "f", "6") == ("unheard", "f")
+    assert pairing.result(None, None, "7") == ("call_7", None)

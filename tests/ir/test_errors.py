@@ -67,3 +67,9 @@ def test_truncated_names_who_and_after_what() -> None:
     assert error.provider == "lab"
     assert "lab" in error.message
     assert "ping" in error.message
+
+
+def test_a_dialects_own_status_gives_way_to_one_that_overrides_the_kinds() -> None:
+    assert ApiError(Kind.OVERLOADED, "m").status_for(529) == 529
+    assert ApiError(Kind.OVERLOADED, "m", status=503).status_for(529) == 529
+    assert ApiError(Kind.OVERLOADED, "m", status=500).status_for(529) == 500

@@ -58,7 +58,6 @@ BODIES: Final[dict[str, Any]] = {
     "POST /platform/v1/policies/dry-run": {"model": "gpt-x"},
     "PATCH /platform/v1/keys/{key_id:str}": {},
 }
-EVIL: Final = {"origin": "https://evil.example"}
 READS: Final = [route for route in LEAST if route.startswith("GET ")]
 
 

@@ -1,6 +1,8 @@
 /** The page as a whole: who is signed in, which chats there are, which is open, what can answer. */
 
-import { Api, ApiError, type Chat, type Models, type Progress, type Submission, type User } from "./api.ts";
+import { Api } from "./api.ts";
+import type { Chat, Models, Progress, Submission, User } from "./bodies.ts";
+import { ApiError } from "./requests.ts";
 import { Changes } from "./changes.ts";
 import type { Failure } from "./fold.ts";
 import { Drafts, Settings } from "./settings.ts";

@@ -1,6 +1,6 @@
 /** Numbers and dates as people read them.  Pure: the language and the time are arguments. */
 
-import type { Chat } from "./api.ts";
+import type { Chat } from "./bodies.ts";
 
 export function bytes(count: number, language: string): string {
   const units = ["byte", "kilobyte", "megabyte", "gigabyte"] as const;

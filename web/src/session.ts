@@ -6,7 +6,9 @@
  * gives up its connection, and it resumes from its cursor when it is seen again.
  */
 
-import { ApiError, type Api, type Chat, type Submission } from "./api.ts";
+import type { Api } from "./api.ts";
+import type { Chat, Submission } from "./bodies.ts";
+import { ApiError } from "./requests.ts";
 import { Changes } from "./changes.ts";
 import { EMPTY, foldAll, merge, type Conversation, type Failure, type Message } from "./fold.ts";
 import { Batch, PAGE_TIMERS } from "./queue.ts";

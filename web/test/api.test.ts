@@ -1,6 +1,8 @@
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, test } from "node:test";
-import { Api, ApiError, CHATS_PAGE, message } from "../src/api.ts";
+import { Api, CHATS_PAGE } from "../src/api.ts";
+import { message } from "../src/bodies.ts";
+import { ApiError } from "../src/requests.ts";
 
 interface Seen {
   readonly url: string;

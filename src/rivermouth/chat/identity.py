@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Protocol
 
 Header = tuple[bytes, bytes]
-
-GUEST: Final = "guest"
-"""The one who sits at this machine, as long as nobody has an account."""
 
 
 class Identity(Protocol):
@@ -17,10 +14,3 @@ class Identity(Protocol):
     async def identify(self, headers: Sequence[Header]) -> str:
         """The person whose request has these headers.  Raises `ApiError` authentication."""
         ...
-
-
-class LocalGuest:
-    """Everybody is the local guest."""
-
-    async def identify(self, headers: Sequence[Header]) -> str:
-        return GUEST

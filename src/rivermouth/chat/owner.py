@@ -20,16 +20,17 @@ import structlog
 
 from rivermouth.chat import failures, frames, moves
 from rivermouth.chat.draft import Draft, digest, visible
+from rivermouth.chat.entries import Entries
 from rivermouth.chat.inside import CHAT, ROUTE, SURFACE, Inside
 from rivermouth.chat.machine import OWNING, State, Step
 from rivermouth.chat.moves import End, Fenced
-from rivermouth.chat.ports import CLAIMS, Ports, chat_channel, slot_key
+from rivermouth.chat.ports import CLAIMS, Ports
 from rivermouth.chat.prompt import Prompt, exchanges
 from rivermouth.engine.call import Call
 from rivermouth.engine.interrupt import By
 from rivermouth.ir.errors import ApiError, Kind
 from rivermouth.ir.events import ArgsDelta, Event, PartStart
-from rivermouth.log.port import FrameId, Landed, LogError
+from rivermouth.log.port import FrameId
 from rivermouth.routing.endpoint import Endpoint, Plan
 from rivermouth.store.chats.port import Chat, Turn
 from rivermouth.store.port import CallRecord, Status, StoreError
@@ -50,11 +51,10 @@ class Owner:
         self.chat = chat
         self._ports = ports
         self._settings = ports.settings
-        self._log_key = slot_key(chat.owner, chat.id)
         self._wake = asyncio.Event()
         self._inside = Inside(ports.settings.buffer_chars, self._wake.set)
         self._draft = Draft()
-        self._last = FrameId(turn.generation, -1)
+        self._entries = Entries(turn, chat, ports, self._snapshot)
         self._call: Call | None = None
         self._prompt: Prompt | None = None
         self._engine: asyncio.Task[None] | None = None
@@ -62,12 +62,9 @@ class Owner:
         self._fenced = False
         self._failure: ApiError | None = None
         self._final: End | None = None
-        self.begun_s = self._written_s = self._checked_s = ports.clock.now_s()
-        self._unkept = False
+        self.begun_s = self._checked_s = ports.clock.now_s()
         self._chosen = False
         self._calls: dict[int, str] = {}
-        self._dark_s: float | None = None
-        self._bytes = 0
         self._steps: dict[Step, Callable[[], Awaitable[None]]] = {
             Step.OPEN: self._open,
             Step.CALL: self._begin,
@@ -87,7 +84,7 @@ class Owner:
         finally:
             if self._engine is not None and not self._engine.done():
                 self._interrupt(By.TAKEOVER)
-            self._ring()
+            self._entries.ring()
 
     def stop(self, reason: State) -> None:
         """The turn's row says that it is to stop."""
@@ -114,8 +111,8 @@ class Owner:
     async def _open(self) -> None:
         turn = self.turn
         opened = frames.Opened(turn.id, turn.assistant_message_id or 0, turn.user_message_id, turn.created_ns)
-        await self._append(opened, opening=True)
-        await self._trim(FrameId(turn.generation - 2, 0))
+        await self._entries.append(opened, opening=True)
+        await self._entries.trim(FrameId(turn.generation - 2, 0))
 
     async def _begin(self) -> None:
         """The engine call, unless the turn is to stop before it, or nobody can be asked."""
@@ -182,7 +179,7 @@ class Owner:
             self._refuse_if_fenced()
             if self._inside.pending:
                 await self._say()
-            if self._unkept and self._ports.clock.now_s() >= self._checkpoint_at():
+            if self._entries.unkept and self._ports.clock.now_s() >= self._checkpoint_at():
                 await self._checkpoint()
             over = self._inside.finished or self._reason is not None
             if over and not self._inside.pending:
@@ -196,11 +193,11 @@ class Owner:
         state, error = self._outcome()
         if state is State.FAILED and error is not None and self._draft.chars:
             await self._warn(error)
-        self._leave_an_id_unused()
+        self._entries.leave_an_id_unused()
         end = End(
             state=state,
             row=self._draft.row(),
-            end=self._last.next(),
+            end=self._entries.last.next(),
             error=json.encode(failures.told(error)).decode() if error is not None else None,
             context_from=self._prompt.context_from if self._prompt is not None else None,
             **self._served(),
@@ -225,11 +222,7 @@ class Owner:
             text_chars=len(text),
             digest=digest(text),
         )
-        try:
-            await self._ports.log.append(self._log_key, self._last.next(), frames.encode(told))
-        except LogError:
-            log.warning("log.unreachable", chat=self._log_key)  # followers read the row
-        self._ring()
+        await self._entries.end(told)
         self._ports.doorbell.ring(CLAIMS)
         self._ports.metrics.ended(final.state.value)
 
@@ -240,13 +233,13 @@ class Owner:
         inside, clock = self._inside, self._ports.clock
         inside.wake_at = 0
         while not (inside.pending or inside.finished or self._reason is not None or self._fenced):
-            left_s = self._checkpoint_at() - clock.now_s() if self._unkept else self._settings.look_s
+            left_s = self._checkpoint_at() - clock.now_s() if self._entries.unkept else self._settings.look_s
             if left_s <= 0:
                 return
             await self._woken(left_s)
         inside.wake_at = self._settings.coalesce_chars
         while not (inside.finished or self._reason is not None or self._fenced):
-            left_s = self._written_s + self._settings.coalesce_s - clock.now_s()
+            left_s = self._entries.written_s + self._settings.coalesce_s - clock.now_s()
             if left_s <= 0 or inside.chars >= inside.wake_at:
                 return
             await self._woken(left_s)
@@ -266,7 +259,7 @@ class Owner:
         said = frames.Said(self._draft.chars, frames.pack_all(events), self._tool_ids(events))
         self._draft.say(events)
         if said.events:
-            await self._append(said)
+            await self._entries.append(said)
         if self._draft.size > self._settings.turn_chars and self._failure is None:
             self._failure = failures.too_long(self._settings.turn_chars)
             self._interrupt(By.STOP)
@@ -284,17 +277,25 @@ class Owner:
         self._chosen = True
         serving = self._serving
         if serving is not None and self._call is not None:
-            await self._append(frames.Chosen(serving.provider, serving.model, self._call.id))
+            await self._entries.append(frames.Chosen(serving.provider, serving.model, self._call.id))
 
     @property
     def _serving(self) -> Endpoint | None:
         return self._call.ledger.serving if self._call is not None and self._chosen else None
 
+    def _snapshot(self) -> bytes:
+        """All that was said so far, as one frame."""
+        parts = self._draft.parts()
+        raw = msgspec.Raw(json.encode(parts))
+        message_id, serving = self.turn.assistant_message_id or 0, self._serving
+        provider = serving.provider if serving is not None else None
+        return frames.encode(frames.Snapshot(self.turn.id, message_id, raw, visible(parts), provider))
+
     async def _warn(self, error: ApiError) -> None:
         for text in (failures.BEFORE_WARNING, failures.warning(error)):
             warned = frames.Warned(self._draft.chars, text)
             self._draft.warn(text)
-            await self._append(warned)
+            await self._entries.append(warned)
 
     def _checkpoint_at(self) -> float:
         """Large answers are kept less often: to write one takes longer."""
@@ -302,8 +303,8 @@ class Owner:
 
     async def _checkpoint(self) -> None:
         self._checked_s = self._ports.clock.now_s()
-        self._leave_an_id_unused()
-        message_id, row, last = self.turn.assistant_message_id or 0, self._draft.row(), self._last
+        self._entries.leave_an_id_unused()
+        message_id, row, last = self.turn.assistant_message_id or 0, self._draft.row(), self._entries.last
         serving = self._serving
         provider = serving.provider if serving is not None else None
         try:
@@ -313,7 +314,7 @@ class Owner:
                 raise
             log.warning("turn.checkpoint_late", turn=self.turn.id, reason=str(error))
             return  # the next one keeps more; a store that stays away stops this process's heart, and then this turn
-        self._unkept = False
+        self._entries.unkept = False
         if reason is not None:
             self.stop(State(reason))
 
@@ -333,81 +334,6 @@ class Owner:
     def _refuse_if_fenced(self) -> None:
         if self._fenced:
             raise Fenced
-
-    # -- the log
-
-    async def _append(self, frame: frames.Frame, *, opening: bool = False) -> None:
-        """One entry more.  Raises `Fenced`.  A log that cannot be reached is tried again now and then; the row and its
-        checkpoints say meanwhile what was said."""
-        self._written_s = self._ports.clock.now_s()
-        self._unkept = True
-        if self._dark_s is not None and not self._try_again():
-            return
-        body = frames.encode(frame) if self._dark_s is None else self._snapshot()
-        try:
-            landed = await self._ports.log.append(
-                self._log_key, self._last.next(), body, opening=opening or self._dark_s is not None
-            )
-            if landed is Landed.LOST:
-                await self._reopen()
-            elif landed is Landed.FENCED:
-                raise Fenced
-            else:
-                self._last = self._last.next()
-                self._bytes += len(body)
-                if self._bytes > self._settings.snapshot_bytes:
-                    await self._compact()
-        except LogError:
-            log.warning("log.unreachable", chat=self._log_key)
-            self._dark_s = self._written_s
-            return
-        self._dark_s = None
-        self._ring()
-
-    def _leave_an_id_unused(self) -> None:
-        """A row that has more than the log has a frame id of its own: readers who were told it know what they have."""
-        if self._dark_s is not None:
-            self._last = self._last.next()
-
-    def _try_again(self) -> bool:
-        return self._dark_s is not None and self._written_s >= self._dark_s + self._settings.look_s
-
-    async def _reopen(self) -> None:
-        """The log was lost.  It begins anew with all that was said, if the turn is still ours."""
-        self._ports.metrics.log_lost()
-        log.warning("log.lost", chat=self._log_key)
-        await self._store(lambda tx: moves.still_mine(tx, self.turn))
-        landed = await self._ports.log.append(self._log_key, self._last.next(), self._snapshot(), opening=True)
-        if landed is not Landed.OK:
-            raise Fenced
-        self._last = self._last.next()
-        self._bytes = 0
-
-    async def _compact(self) -> None:
-        """The log has grown: one entry in place of all of this turn's before it."""
-        at = self._last.next()
-        landed = await self._ports.log.append(self._log_key, at, self._snapshot(), opening=True)
-        if landed is not Landed.OK:
-            raise Fenced
-        self._last = at
-        self._bytes = 0
-        await self._trim(at)
-
-    def _snapshot(self) -> bytes:
-        parts = self._draft.parts()
-        raw = msgspec.Raw(json.encode(parts))
-        message_id, serving = self.turn.assistant_message_id or 0, self._serving
-        provider = serving.provider if serving is not None else None
-        return frames.encode(frames.Snapshot(self.turn.id, message_id, raw, visible(parts), provider))
-
-    async def _trim(self, before: FrameId) -> None:
-        try:
-            await self._ports.log.trim(self._log_key, before)
-        except LogError:
-            log.warning("log.unreachable", chat=self._log_key)
-
-    def _ring(self) -> None:
-        self._ports.doorbell.ring(chat_channel(self.chat.id))
 
     # -- the end
 

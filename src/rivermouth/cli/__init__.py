@@ -1,13 +1,14 @@
 """The command line.  Every command imports what it needs when it runs, so `rivermouth list` starts at once.
 
-app                      the verbs and their options, and nothing else
-serve pull models ps     one module for each command, or for a family of small ones
-chat calls policy replay doctor demo check db health
+app, groups, options     the verbs and their options, and nothing else
+serve, demo, chat, pull, models, ps, replay, health        one module for each command, or for a family of small ones;
+calls, doctor, users, check, policy, db, keys              here those with verbs of their own,
+certify, doctor_turns, engine_probe                        and what of `doctor` is long enough for itself
 places, client           where a command finds its configuration, its data and a running server; how it asks one
 serving, embedded        a server in this thread, and one in another
 reload, notify           what a running server is told by its files and by signals, and what it tells its supervisor
 bots, certificate        what is looked at before the first call needs it
-term, words              how the command line speaks
+term, words, failures    how the command line speaks, and with which code it leaves
 """
 
 from __future__ import annotations

@@ -23,7 +23,8 @@ from rivermouth.wire import json
 
 T = TypeVar("T")
 
-PROBE_S: Final = 2.0
+PROBE_S: Final = 5.0
+"""A server on a loaded machine answers late; one that is not there refuses at once."""
 CONNECT_S: Final = 10.0
 ANSWER_S: Final = 30.0
 STREAM_S: Final = 120.0

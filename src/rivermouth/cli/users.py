@@ -22,9 +22,8 @@ from rivermouth.cli.words import UNKNOWN, moment
 from rivermouth.store.datadir import DataDir, DataDirBusy
 
 if TYPE_CHECKING:
-    from sqlalchemy import Engine
-
-    from rivermouth.store.accounts.port import AccountStore, AccountTx, Listed
+    from rivermouth.store.accounts.port import AccountTx, Listed
+    from rivermouth.store.accounts.sqlite import SqliteAccountStore
 
 T = TypeVar("T")
 
@@ -34,10 +33,8 @@ TITLES: Final = ("NAME", "SINCE", "LAST SEEN", "SESSIONS", "CHATS")
 
 def listed(*, data_dir: Path | None, config_file: Path | None, as_json: bool) -> None:
     """One line each, in the order of the names."""
-    from rivermouth.store.database import open_reader
-
     data = data_of(data_dir, config_file)
-    found = _with_store(open_reader(data.database), lambda s: s.read(_accounts)) if data.database.exists() else []
+    found = _read(data) if data.database.exists() else []
     if as_json:
         emit(found)
     elif found:
@@ -56,10 +53,10 @@ def added(name: str, *, ask: bool, data_dir: Path | None, config_file: Path | No
 
     plain = names.shown(name)
     password, hashed = _new_password(ask, config_file)
-    with _writing(data_of(data_dir, config_file)) as engine:
+    with _writing(data_of(data_dir, config_file)) as store:
         try:
-            _in_store(
-                engine,
+            _run(
+                store,
                 lambda tx: tx.insert_user(
                     secrets.token_hex(MADE_BYTES), name=plain, name_key=names.key(plain), password=hashed
                 ),
@@ -84,8 +81,8 @@ def reset(name: str, *, ask: bool, data_dir: Path | None, config_file: Path | No
         return user.name
 
     password, hashed = _new_password(ask, config_file)
-    with _writing(data_of(data_dir, config_file)) as engine:
-        changed = _in_store(engine, change)
+    with _writing(data_of(data_dir, config_file)) as store:
+        changed = _run(store, change)
     if changed is None:
         fail(f"nobody has the name {printable(name)}", Exit.NOT_FOUND)
     _tell(changed, password, asked=ask)
@@ -102,39 +99,42 @@ def rotated(*, now: bool, data_dir: Path | None, config_file: Path | None) -> No
 
 
 @contextmanager
-def _writing(data: DataDir) -> Iterator[Engine]:
-    """The database, with a server that has it or instead of one.  Raises `StoreError`."""
+def _writing(data: DataDir) -> Iterator[SqliteAccountStore]:
+    """The store, with a server that has it or instead of one.  Raises `StoreError`."""
+    from rivermouth.store.accounts.sqlite import SqliteAccountStore
     from rivermouth.store.database import open_beside, open_database
 
     try:
         lock = data.lock()
     except DataDirBusy:
-        yield open_beside(data.database)
+        yield SqliteAccountStore(open_beside(data.database), clock_ns=time.time_ns, inline=True)
         return
     with lock:
-        yield open_database(data.database)
+        yield SqliteAccountStore(open_database(data.database), clock_ns=time.time_ns, inline=True)
 
 
-def _in_store(engine: Engine, work: Callable[[AccountTx], T]) -> T:
-    return _with_store(engine, lambda store: store.run(work))
-
-
-def _with_store(engine: Engine, work: Callable[[AccountStore], Awaitable[T]]) -> T:
-    """One piece of work; the store is closed after it, with its engine."""
+def _read(data: DataDir) -> Sequence[Listed]:
     from rivermouth.store.accounts.sqlite import SqliteAccountStore
+    from rivermouth.store.database import open_reader
+
+    store = SqliteAccountStore(open_reader(data.database), clock_ns=time.time_ns, inline=True)
+    return _closed_after(store, store.read(lambda tx: tx.accounts()))
+
+
+def _run(store: SqliteAccountStore, work: Callable[[AccountTx], T]) -> T:
+    return _closed_after(store, store.run(work))
+
+
+def _closed_after(store: SqliteAccountStore, work: Awaitable[T]) -> T:
+    """What one piece of work gives; the store is closed after it, with its engine."""
 
     async def run() -> T:
-        store = SqliteAccountStore(engine, clock_ns=time.time_ns, inline=True)
         try:
-            return await work(store)
+            return await work
         finally:
             await store.close()
 
     return asyncio.run(run())
-
-
-def _accounts(tx: AccountTx) -> Sequence[Listed]:
-    return tx.accounts()
 
 
 def _new_password(ask: bool, config_file: Path | None) -> tuple[str, str]:

@@ -74,16 +74,6 @@ class Caller(msgspec.Struct, frozen=True):
         return bool(self.policies) or self.models is not None or self.metered or not self.may("chat")
 
     @property
-    def reads_all(self) -> bool:
-        """It may see what everybody did."""
-        return self.role in ("auditor", "admin")
-
-    @property
-    def changes(self) -> bool:
-        """It may change keys and whatever else can be changed."""
-        return self.role == "admin"
-
-    @property
     def who(self) -> str:
         """For the log of changes."""
         return f"key:{self.name}" if self.name is not None else "anybody"

@@ -82,44 +82,15 @@ class Wiring:
 
     def _front(self, edition: Edition) -> Front:
         config = edition.config
-        dialects = _as_configured(discover(), config)
-        policies = policies_of(config)
-        keys = Keys(
-            (k.reveal() for k in config.server.keys),
-            ((k.key.reveal(), _caller(name, k, policies)) for name, k in config.keys.items()),
-            (key for d in dialects.values() for key in d.keys),
-            ring=self._services.platform.ring,
-            policies=policies,
-            required=config.server.require_keys,
-        )
+        dialects, policies = _as_configured(discover(), config), policies_of(config)
+        keys = self._keys(config, dialects, policies)
         origins = Origins(
             bound=(config.server.host, *self._bound),
             hosts=config.http.allowed_hosts,
             origins=config.http.allowed_origins,
             keyed=lambda: not keys.open,
         )
-        logging = Logging(self._services.logged, edition, config.http.base_path)
-        data = DataPlane(
-            routes=Routes(dialects.values()),
-            engine=edition.engine,
-            catalog=edition.catalog,
-            models=Models(local=self._services.local, catalog=edition.catalog, version=__version__, pulls=self._pulls),
-            keys=keys,
-            policies=policies,
-            origins=origins,
-            lifecycle=self._lifecycle,
-            new_id=Ids(),
-            clock_ns=time.time_ns,
-            pseudonym=self._services.pseudonyms.of,
-            body_limit_bytes=config.http.body_limit_bytes,
-            body_limit_s=BODY_LIMIT_S,
-            logging=logging,
-            kept=KeptRoutes(
-                self._services.kept, self._services.logged, logging, engine=edition.engine, catalog=edition.catalog
-            ),
-        )
         proxies = Proxies(config.http.trusted_proxies, config.http.proxy_headers)
-        persons = Persons(self._services.accounts, keys, private=self._private(config, proxies))
         streams = ChatStreams(
             self._services.chat,
             identity=self._current,
@@ -131,9 +102,9 @@ class Wiring:
         )
         return Front(
             edition=edition,
-            data=data,
+            data=self._data_plane(edition, dialects, policies, keys, origins),
             streams=streams,
-            persons=persons,
+            persons=Persons(self._services.accounts, keys, private=self._private(config, proxies)),
             rules=Rules(
                 signup=config.accounts.signup,
                 keys=keys,
@@ -143,6 +114,44 @@ class Wiring:
             keys=keys,
             origins=origins,
             proxies=proxies,
+        )
+
+    def _keys(self, config: Config, dialects: Mapping[str, Dialect], policies: Mapping[str, Policy]) -> Keys:
+        return Keys(
+            (k.reveal() for k in config.server.keys),
+            ((k.key.reveal(), _caller(name, k, policies)) for name, k in config.keys.items()),
+            (key for d in dialects.values() for key in d.keys),
+            ring=self._services.platform.ring,
+            policies=policies,
+            required=config.server.require_keys,
+        )
+
+    def _data_plane(
+        self,
+        edition: Edition,
+        dialects: Mapping[str, Dialect],
+        policies: Mapping[str, Policy],
+        keys: Keys,
+        origins: Origins,
+    ) -> DataPlane:
+        config, services = edition.config, self._services
+        logging = Logging(services.logged, edition, config.http.base_path)
+        return DataPlane(
+            routes=Routes(dialects.values()),
+            engine=edition.engine,
+            catalog=edition.catalog,
+            models=Models(local=services.local, catalog=edition.catalog, version=__version__, pulls=self._pulls),
+            keys=keys,
+            policies=policies,
+            origins=origins,
+            lifecycle=self._lifecycle,
+            new_id=Ids(),
+            clock_ns=time.time_ns,
+            pseudonym=services.pseudonyms.of,
+            body_limit_bytes=config.http.body_limit_bytes,
+            body_limit_s=BODY_LIMIT_S,
+            logging=logging,
+            kept=KeptRoutes(services.kept, services.logged, logging, engine=edition.engine, catalog=edition.catalog),
         )
 
     def _private(self, config: Config, proxies: Proxies) -> bool:

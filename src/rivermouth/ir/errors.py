@@ -102,6 +102,10 @@ class ApiError(Exception):
         """True when the same call may succeed later or at another endpoint."""
         return ADVICE[self.kind].retryable
 
+    def status_for(self, usual: int) -> int:
+        """The HTTP status in a dialect whose own for the kind is `usual`; one that overrides the kind's is kept."""
+        return usual if self.status == ADVICE[self.kind].status else self.status
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ApiError) and self._key() == other._key()
 

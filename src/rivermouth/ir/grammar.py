@@ -123,11 +123,6 @@ class Grammar:
         """True after the one Finish or Error."""
         return self.state is State.DONE
 
-    @property
-    def open_parts(self) -> list[int]:
-        """The numbers of the parts that are open, in the order of opening."""
-        return list(self._live)
-
     def _start(self, event: PartStart) -> None:
         if event.part != self._next:
             raise GrammarError(f"part {event.part} opened, {self._next} was due")

@@ -11,14 +11,13 @@ files are not as long as they were is made again.  Without room for it the file 
 
 from __future__ import annotations
 
-import os
 import shutil
-import tempfile
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from rivermouth.ir.errors import WireError
+from rivermouth.local import stages
 from rivermouth.local.openvino_ir import NETWORKS
 from rivermouth.wire import json
 
@@ -55,10 +54,10 @@ def stage(cache: Path, file: Path) -> Path | None:
     """A folder of its own with a link to the file, for the engine to write into; None where there is no room."""
     try:
         cache.mkdir(parents=True, exist_ok=True)
-        _sweep(cache)
+        stages.sweep(cache, _STAGE)
         if shutil.disk_usage(cache).free < ROOM_FACTOR * file.stat().st_size:
             return None
-        place = Path(tempfile.mkdtemp(prefix=f"{_STAGE}{os.getpid()}-", dir=cache))
+        place = stages.opened(cache, _STAGE)
         (place / LINK).symlink_to(file.resolve())
     except OSError:
         return None
@@ -71,12 +70,12 @@ def publish(cache: Path, form: str, place: Path) -> Path | None:
         (place / LINK).unlink()
         (place / MARK).write_bytes(json.encode(_sizes(place)))
         for name in (*FILES, MARK):
-            _sync(place / name)
+            stages.sync(place / name)
         target = cache / form
         if target.exists() and found(cache, form) is None:
             shutil.rmtree(target)
         place.rename(target)
-        _sync(cache)
+        stages.sync(cache)
     except OSError:
         discard(place)
         return found(cache, form)  # another process may have been faster
@@ -102,29 +101,3 @@ def size_of(cache: Path) -> int:
 
 def _sizes(place: Path) -> dict[str, int]:
     return {name: (place / name).stat().st_size for name in FILES}
-
-
-def _sweep(cache: Path) -> None:
-    """Removes stages whose process is gone."""
-    for place in cache.glob(f"{_STAGE}*"):
-        pid = place.name.removeprefix(_STAGE).partition("-")[0]
-        if not pid.isdigit() or not _alive(int(pid)):
-            discard(place)
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except PermissionError:
-        return True
-    except (ProcessLookupError, OverflowError):
-        return False
-    return True
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

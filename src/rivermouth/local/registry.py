@@ -20,7 +20,6 @@ import fcntl
 import hashlib
 import os
 import shutil
-import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
@@ -28,6 +27,7 @@ from typing import Final, Literal, NamedTuple
 import msgspec
 
 from rivermouth.ir.errors import ApiError, Kind, WireError
+from rivermouth.local import stages
 from rivermouth.local.names import ModelName, is_file_name, is_name, parse_name
 from rivermouth.wire import json
 
@@ -169,8 +169,8 @@ class Registry:
     def open_stage(self) -> Path:
         """A private folder on the same disk, for `close_stage` to remove."""
         self._staging.mkdir(parents=True, exist_ok=True)
-        self._sweep()
-        return self._private()
+        stages.sweep(self._staging)
+        return stages.opened(self._staging)
 
     def close_stage(self, place: Path) -> None:
         """Removes a staging folder and what is in it."""
@@ -180,12 +180,12 @@ class Registry:
         """Moves the staged file, or folder of files, to its place and names it.  Its digests must have been checked."""
         blob = self.blob_path(manifest)
         for path in (*staged.iterdir(), staged) if staged.is_dir() else (staged,):
-            _sync(path)
+            stages.sync(path)
         with self._locked():
             self._blobs.mkdir(parents=True, exist_ok=True)
             before = self._set_aside(blob) if blob.is_dir() else None
             staged.replace(blob)
-            _sync(self._blobs)
+            stages.sync(self._blobs)
             self._write(name, manifest)
         if before is not None:
             self.close_stage(before)
@@ -218,13 +218,10 @@ class Registry:
             raise ValueError(f"{manifest.digest[:80]!r} is not a sha256 digest")
         return self._blobs / f"sha256-{value}{'.gguf' if manifest.format == 'gguf' else ''}"
 
-    def _private(self) -> Path:
-        return Path(tempfile.mkdtemp(prefix=f"{os.getpid()}-", dir=self._staging))
-
     def _set_aside(self, blob: Path) -> Path:
         """Takes a blob out of its place at once; removing what it holds may take longer."""
         self._staging.mkdir(parents=True, exist_ok=True)
-        aside = self._private()
+        aside = stages.opened(self._staging)
         with contextlib.suppress(FileNotFoundError):
             blob.replace(aside / "blob")
         return aside
@@ -256,16 +253,9 @@ class Registry:
         path.parent.mkdir(parents=True, exist_ok=True)
         fresh = path.with_name(f".{path.name}.{os.getpid()}")
         fresh.write_bytes(json.encode(manifest))
-        _sync(fresh)
+        stages.sync(fresh)
         fresh.replace(path)
-        _sync(path.parent)
-
-    def _sweep(self) -> None:
-        """Removes staging folders whose process is gone (it was killed)."""
-        for place in self._staging.iterdir():
-            pid, _, _ = place.name.partition("-")
-            if not pid.isdigit() or not _alive(int(pid)):
-                shutil.rmtree(place, ignore_errors=True)
+        stages.sync(path.parent)
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
@@ -301,22 +291,3 @@ def _why(error: Exception) -> str:
     if isinstance(error, FileNotFoundError):
         return "its file is missing"
     return error.strerror or "cannot be read" if isinstance(error, OSError) else str(error)
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
-
-
-def _sync(path: Path) -> None:
-    """Makes a file, or the entries of a folder, survive a power cut."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -7,7 +7,8 @@ from typing import Any, Final
 
 import msgspec
 
-from rivermouth.ir.errors import WireError
+from rivermouth.ir.errors import ApiError, Kind, WireError
+from rivermouth.ir.lanes import WAITING_CAP_CHARS
 from rivermouth.wire import json
 
 _MARKS: Final = re.compile(r'["{}\[\]]|\\.?', re.S)
@@ -74,6 +75,48 @@ class OneObject:
                 if self._depth <= 0:
                     self.over = True
                     return text[: found.end()]
+        return text
+
+
+class Mending:
+    """The arguments of one call on their way to a wire whose clients join the pieces and parse them as an object.
+
+    They are held until they show that they begin as one, and go out from then on as they come, as far as the object
+    goes; what is none comes at the end, mended.  Raises `ApiError` (upstream) when more than the cap has to be held.
+    """
+
+    __slots__ = ("_blank", "_cap_chars", "_held", "_object", "held_chars")
+
+    def __init__(self, cap_chars: int = WAITING_CAP_CHARS) -> None:
+        self.held_chars = 0
+        self._cap_chars = cap_chars
+        self._held: list[str] = []
+        self._blank = True  # nothing but blanks so far
+        self._object: OneObject | None = None
+
+    def feed(self, text: str) -> str:
+        """What may be said now that this piece has come."""
+        if self._object is not None:
+            return self._object.feed(text)
+        self.held_chars += len(text)
+        if self.held_chars > self._cap_chars:
+            raise ApiError(Kind.UPSTREAM, "the upstream's arguments cannot be made an object within bounds")
+        self._held.append(text)
+        begins = begins_object(text) if self._blank else False
+        self._blank = begins is None
+        if not begins:
+            return ""
+        self._object = OneObject()
+        return self._object.feed(self._taken())
+
+    def end(self) -> str:
+        """What is left to say of arguments that are whole; nothing for none, or blanks."""
+        text = self._taken()
+        return to_object(text).decode() if text.strip() else ""
+
+    def _taken(self) -> str:
+        text = "".join(self._held)
+        self._held, self.held_chars = [], 0
         return text
 
 

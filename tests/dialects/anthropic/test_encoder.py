@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rivermouth.dialects.anthropic import DIALECT, encoder
+from rivermouth.dialects.anthropic import DIALECT
 from rivermouth.dialects.anthropic.encoder import Encoder
 from rivermouth.ir.errors import ApiError, Kind
 from rivermouth.ir.events import (
@@ -285,9 +285,8 @@ def test_overlapping_parts_are_put_in_order() -> None:
 
 
 @pytest.mark.fault("F35")
-def test_what_waits_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(encoder, "WAITING_CAP_CHARS", 100)
-    stream = Encoder(answer())
+def test_what_waits_is_bounded() -> None:
+    stream = Encoder(answer(), cap_chars=100)
     stream.feed([Start(), PartStart(0, TEXT), TextDelta(0, "a"), PartStart(1, TEXT), TextDelta(1, "x" * 100)])
     assert stream.statistics() == {"waiting_chars": 100, "cap_chars": 100}
     with pytest.raises(ApiError) as raised:

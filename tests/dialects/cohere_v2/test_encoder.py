@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rivermouth.dialects.cohere_v2 import DIALECT, encoder
+from rivermouth.dialects.cohere_v2 import DIALECT
 from rivermouth.dialects.cohere_v2.encoder import Encoder
 from rivermouth.ir.errors import ApiError, Kind, invalid
 from rivermouth.ir.events import (
@@ -215,9 +215,8 @@ def test_overlapping_parts_are_put_in_order() -> None:
 
 
 @pytest.mark.fault("F35")
-def test_what_waits_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(encoder, "WAITING_CAP_CHARS", 100)
-    stream = Encoder(answer())
+def test_what_waits_is_bounded() -> None:
+    stream = Encoder(answer(), cap_chars=100)
     stream.feed([Start(), PartStart(0, TEXT), TextDelta(0, "a"), PartStart(1, TEXT), TextDelta(1, "x" * 100)])
     assert stream.statistics() == {"waiting_chars": 100, "cap_chars": 100}
     with pytest.raises(ApiError) as raised:

@@ -1,6 +1,6 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
-import { ApiError } from "../api.ts";
+import { ApiError } from "../requests.ts";
 import { refusal, sentence } from "../strings.ts";
 import { useApp, useWords } from "./hooks.ts";
 import { KeyField } from "./KeyField.tsx";

@@ -1,6 +1,6 @@
 import type { JSX } from "preact";
 import { useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
-import type { Submission } from "../api.ts";
+import type { Submission } from "../bodies.ts";
 import type { Pending, Session } from "../session.ts";
 import { sentence, type Words } from "../strings.ts";
 import { followed, path, type Choices, type Shown } from "../thread.ts";

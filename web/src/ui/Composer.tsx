@@ -1,6 +1,6 @@
 import type { JSX } from "preact";
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
-import { limitsOf, type Models, type Submission, type Upload } from "../api.ts";
+import { limitsOf, type Models, type Submission, type Upload } from "../bodies.ts";
 import { bytes, count } from "../format.ts";
 import { fill, type Language, type Words } from "../strings.ts";
 import { readFile, tooMany, type Refused, type Taken } from "./attachments.ts";

@@ -1,6 +1,6 @@
 import { Component, type JSX } from "preact";
 import { useRef, useState } from "preact/hooks";
-import { isPicture, limitsOf, uploads, type Upload } from "../api.ts";
+import { isPicture, limitsOf, uploads, type Upload } from "../bodies.ts";
 import { isOver, type Attachment, type Message, type ToolCall } from "../fold.ts";
 import { bytes, count, money } from "../format.ts";
 import { fill, interruption, sentence, type Language, type Words } from "../strings.ts";

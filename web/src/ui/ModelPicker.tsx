@@ -1,5 +1,5 @@
 import type { JSX } from "preact";
-import type { Choice } from "../api.ts";
+import type { Choice } from "../bodies.ts";
 import { whyNot, type Words } from "../strings.ts";
 import { memo, useApp, useChanges, useWords } from "./hooks.ts";
 import { Icon } from "./icons.tsx";

@@ -1,7 +1,7 @@
 /** The first run: nothing can answer yet, and one click changes that. */
 
 import type { JSX } from "preact";
-import type { Models } from "../api.ts";
+import type { Models } from "../bodies.ts";
 import type { Pull } from "../app.ts";
 import { bytes } from "../format.ts";
 import { fill } from "../strings.ts";

@@ -1,6 +1,6 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
-import type { Chat } from "../api.ts";
+import type { Chat } from "../bodies.ts";
 import { byAge, type Age } from "../format.ts";
 import { AccountDialog } from "./AccountDialog.tsx";
 import { useApp, useWords } from "./hooks.ts";

@@ -1,6 +1,6 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
-import { ApiError } from "../api.ts";
+import { ApiError } from "../requests.ts";
 import { sentence } from "../strings.ts";
 import { AccountForm } from "./AccountForm.tsx";
 import { useApp, useWords } from "./hooks.ts";

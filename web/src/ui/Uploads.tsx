@@ -1,5 +1,5 @@
 import type { JSX } from "preact";
-import { isPicture, type Upload } from "../api.ts";
+import { isPicture, type Upload } from "../bodies.ts";
 import { fill, type Words } from "../strings.ts";
 import { Icon } from "./icons.tsx";
 

@@ -1,6 +1,6 @@
 /** Files of the reader's, made ready to be sent. */
 
-import { isPicture, type Upload } from "../api.ts";
+import { isPicture, type Upload } from "../bodies.ts";
 
 export const PICTURE_BYTES = 5_000_000;
 export const TEXT_BYTES = 256_000;

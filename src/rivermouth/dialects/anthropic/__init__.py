@@ -8,6 +8,7 @@ Where a reader starts:
     decoder  an upstream's stream -> events       encoder  events -> a client's stream    (relay: both at once)
     reply    whole answers, both ways             errors, models, usage: likewise
     tables   every word that is translated        opaque   signatures and ids that only travel
+    content  a request's blocks                   fields   where in it a fault is          limits  headers
 
 Oddities
 O1   input_tokens comes with message_start and leaves cached tokens out; output_tokens is cumulative in message_delta.

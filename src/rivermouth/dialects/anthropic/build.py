@@ -11,6 +11,7 @@ from rivermouth.dialects.dialect import Outgoing
 from rivermouth.ir.errors import invalid
 from rivermouth.ir.opaque import holds_sealed, sealed
 from rivermouth.ir.request import Choose, Format, Original, Request, Thinking, Tool, check_translatable
+from rivermouth.vendors.anthropic.signatures import without
 from rivermouth.vendors.anthropic.thinking import EFFORTS, MIN_BUDGET_TOKENS, budget_of, only_budgets
 from rivermouth.vendors.output_caps import clamped, filled, output_cap
 from rivermouth.wire import json
@@ -70,25 +71,13 @@ def _repeat(request: Request, original: Original, model: str) -> Outgoing:
     if said is not request.stream:
         fields["stream"] = json.raw(request.stream)
     if holds_sealed(bytes(fields["messages"])):
-        turns = _without_sealed(fields["messages"])
+        turns = without(fields["messages"], _sealed)
         fields["messages"] = json.raw(turns)
         if request.thinking is not None and request.thinking.enabled and not thinking_allowed(turns):
             fields.pop("thinking", None)
             losses = ("thinking",)
     headers = {"anthropic-version": VERSION, **original.headers}
     return Outgoing(path=PATH, body=json.encode(fields), headers=headers, losses=losses)
-
-
-def _without_sealed(messages: json.Raw) -> list[dict[str, Any]]:
-    kept: list[dict[str, Any]] = []
-    for turn in json.convert(json.decode(messages), list[dict[str, Any]]):
-        content = turn.get("content")
-        if isinstance(content, list):
-            content = [block for block in content if not _sealed(block)]
-            if not content:
-                continue
-        kept.append({**turn, "content": content})
-    return kept
 
 
 def _sealed(block: Any) -> bool:

@@ -11,7 +11,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, ClassVar, Final
 
@@ -20,7 +19,7 @@ from rivermouth.dialects.anthropic.opaque import signature_to_wire, tool_id_to_w
 from rivermouth.dialects.anthropic.tables import stop_reason_of
 from rivermouth.dialects.anthropic.usage import to_wire
 from rivermouth.dialects.dialect import Answer
-from rivermouth.ir.errors import ApiError, Kind
+from rivermouth.ir.errors import ApiError
 from rivermouth.ir.events import (
     ArgsDelta,
     Error,
@@ -36,14 +35,16 @@ from rivermouth.ir.events import (
     Usage,
     merge_usage,
 )
-from rivermouth.ir.lanes import WAITING_CAP_CHARS, said_chars
+from rivermouth.ir.lanes import WAITING_CAP_CHARS, Lanes, Said
 from rivermouth.ir.media import sentence
-from rivermouth.wire import arguments, json, sse
+from rivermouth.wire import json, sse
+from rivermouth.wire.arguments import Mending
 from rivermouth.wire.stencil import Stencil
 
 _STOP: Final = b'event: content_block_stop\ndata: {"type":"content_block_stop","index":%d}\n\n'
 MESSAGE_STOP: Final = sse.event("message_stop", b'{"type":"message_stop"}')
 _TAIL: Final = b"}}\n\n"
+_LANE: Final = 0  # one block at a time, whatever it holds
 _NOBODY: Final = -1
 _encode: Final = json.encode
 
@@ -59,19 +60,14 @@ _DELTAS: Final[dict[PartKind, tuple[bytes, bytes]]] = {
 
 
 class _Part:
-    """A part that has started: what waits for the wire, and what its end will need."""
+    """A part that holds the wire, and what its end will need."""
 
-    __slots__ = ("args", "blank", "chars", "ended", "held", "object", "signature", "start")
+    __slots__ = ("args", "signature", "start")
 
-    def __init__(self, start: PartStart) -> None:
+    def __init__(self, start: PartStart, cap_chars: int) -> None:
         self.start = start
-        self.held: list[Event] = []
-        self.chars = 0
-        self.ended = False
         self.signature: str | None = None
-        self.args: list[str] | None = []  # arguments seen while it is open whether they can be an object; then None
-        self.blank = True  # nothing but blanks in them so far
-        self.object = arguments.OneObject()
+        self.args = Mending(cap_chars)
 
 
 class Encoder:
@@ -84,19 +80,20 @@ class Encoder:
         "_answer",
         "_begun",
         "_called",
+        "_cap_chars",
         "_done",
         "_head",
         "_hot",
         "_index",
+        "_lanes",
         "_now",
         "_refused",
+        "_starts",
         "_unsent",
         "_usage",
-        "_waiting",
-        "_waiting_chars",
     )
 
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, answer: Answer, cap_chars: int = WAITING_CAP_CHARS) -> None:
         self._answer = answer
         self._begun = False
         self._done = False
@@ -107,8 +104,9 @@ class Encoder:
         self._hot = _NOBODY  # the part whose block is open for its deltas
         self._head = b""  # a delta frame of that block, up to its text
         self._now: _Part | None = None  # the part that holds the wire, open or not yet
-        self._waiting: OrderedDict[int, _Part] = OrderedDict()
-        self._waiting_chars = 0
+        self._starts: dict[int, PartStart] = {}  # of the parts that have not ended
+        self._lanes = Lanes(cap_chars)
+        self._cap_chars = cap_chars
         self._unsent: list[bytes] = []
 
     def feed(self, events: list[Event]) -> bytes:
@@ -132,7 +130,8 @@ class Encoder:
 
     def statistics(self) -> dict[str, int]:
         """`waiting_chars` (of parts that wait for an earlier one, and of arguments to be mended) and `cap_chars`."""
-        return {"waiting_chars": self._waiting_chars, "cap_chars": WAITING_CAP_CHARS}
+        waits, held = self._lanes.statistics(), self._now.args.held_chars if self._now is not None else 0
+        return {**waits, "waiting_chars": waits["waiting_chars"] + held}
 
     def _on_usage(self, event: Usage, out: list[bytes]) -> None:
         self._usage = merge_usage(self._usage, event)
@@ -142,36 +141,31 @@ class Encoder:
             return  # the protocol has one choice; `parse_request` cannot ask for more
         self._called |= event.kind is PartKind.TOOL
         self._refused |= event.kind is PartKind.REFUSAL
-        part = _Part(event)
-        if self._now is None:
-            self._take(part, out)
-        else:
-            self._waiting[event.part] = part
+        self._starts[event.part] = event
+        if self._lanes.open(event.part, _LANE):
+            self._take(event, out)
 
     def _on_delta(self, event: Any, out: list[bytes]) -> None:
         if self._now is not None and event.part == self._now.start.part:
             self._WRITERS[type(event)](self, self._now, event, out)
-        elif event.part in self._waiting:
-            part = self._waiting[event.part]
-            self._hold(part, said_chars(event))
-            part.held.append(event)
-
-    def _hold(self, part: _Part, chars: int) -> None:
-        if self._waiting_chars + chars > WAITING_CAP_CHARS:
-            raise ApiError(Kind.UPSTREAM, "the upstream's answer cannot be put in this protocol's order within bounds")
-        part.chars += chars
-        self._waiting_chars += chars
-
-    def _let_go(self, part: _Part) -> None:
-        self._waiting_chars -= part.chars
-        part.chars = 0
+        elif self._lanes.waits(event.part):
+            self._lanes.hold(event.part, event)
 
     def _on_part_end(self, event: PartEnd, out: list[bytes]) -> None:
-        if event.part in self._waiting:
-            self._waiting[event.part].ended = True
-        elif self._now is not None and event.part == self._now.start.part:
+        if self._lanes.waits(event.part):
+            self._lanes.hold(event.part, event)
+        elif self._starts.pop(event.part, None) is not None:
             self._release(out)
-            self._advance(out)
+            self._take_turns(self._lanes.close(event.part), out)
+
+    def _take_turns(self, turns: list[Said], out: list[bytes]) -> None:
+        """Parts that waited hold the wire in turn, with all that they said."""
+        for part, said, ended in turns:
+            self._take(self._starts.pop(part) if ended else self._starts[part], out)
+            for event in said:
+                self._on_delta(event, out)
+            if ended:
+                self._release(out)
 
     def _on_finish(self, event: Finish, out: list[bytes]) -> None:
         self._drain(out)
@@ -192,46 +186,30 @@ class Encoder:
         out.append(encode_stream_error(event.error, self._answer.id))
         self._done = True
 
-    def _advance(self, out: list[bytes]) -> None:
-        """Waiting parts take the wire until one is not over yet."""
-        while self._now is None and self._waiting:
-            self._promote(out)
-
     def _drain(self, out: list[bytes], *, cut: bool = False) -> None:
         """Writes and closes whatever has started, in order.  Arguments that are not whole yet are not mended."""
-        while self._now is not None or self._waiting:
-            if self._now is None:
-                self._promote(out)
-            else:
-                self._now.args = None
-                self._release(out, cut=cut)
+        if self._now is not None:
+            self._release(out, cut=cut, whole=False)
+        for part, said, ended in self._lanes.drain():
+            self._take(self._starts[part], out)
+            for event in said:
+                self._on_delta(event, out)
+            self._release(out, cut=cut and not ended, whole=ended)
 
-    def _promote(self, out: list[bytes]) -> None:
-        """The earliest waiting part takes the wire, with all that it said."""
-        _, part = self._waiting.popitem(last=False)
-        self._take(part, out)
-        held, part.held = part.held, []
-        self._let_go(part)
-        for event in held:
-            self._WRITERS[type(event)](self, part, event, out)
-        if part.ended:
-            self._release(out)
+    def _take(self, start: PartStart, out: list[bytes]) -> None:
+        part = self._now = _Part(start, self._cap_chars)
+        if start.kind is PartKind.TOOL:
+            tool_id = tool_id_to_wire(start.id or "")
+            self._open(part, {"type": "tool_use", "id": tool_id, "name": start.name, "input": {}}, out)
 
-    def _take(self, part: _Part, out: list[bytes]) -> None:
-        self._now = part
-        if part.start.kind is PartKind.TOOL:
-            tool_id = tool_id_to_wire(part.start.id or "")
-            self._open(part, {"type": "tool_use", "id": tool_id, "name": part.start.name, "input": {}}, out)
-
-    def _release(self, out: list[bytes], *, cut: bool = False) -> None:
-        """Ends the part that holds the wire: its signature or odd arguments first, then the block.
+    def _release(self, out: list[bytes], *, cut: bool = False, whole: bool = True) -> None:
+        """Ends the part that holds the wire: its signature, or what is left of whole arguments, first, then the block.
 
         A call that was cut stays open: agents run a call when its block ends, and an error comes too late for them.
         """
         part = self._now
         assert part is not None
         self._now = None
-        self._let_go(part)
         start = part.start
         if start.redacted:
             if part.signature is not None:
@@ -242,8 +220,8 @@ class Encoder:
             self._say(part, "", out)
             signature = json.encode(signature_to_wire(part.signature))
             out.append(_delta_head(self._index, b"signature_delta", b"signature") + signature + _TAIL)
-        elif part.args and (text := "".join(part.args)).strip():
-            out.append(self._head + json.encode(arguments.to_object(text).decode()) + _TAIL)
+        elif whole and (rest := part.args.end()):
+            out.append(self._head + json.encode(rest) + _TAIL)
         if self._hot == start.part:
             if not (cut and start.kind is PartKind.TOOL):
                 out.append(_STOP % self._index)
@@ -255,19 +233,7 @@ class Encoder:
             self._say(part, event.text, out)
 
     def _write_args(self, part: _Part, event: ArgsDelta, out: list[bytes]) -> None:
-        """Arguments go out as they come once they look like an object, and as far as that goes; others are mended at
-        the part's end."""
-        if part.args is None:
-            self._say(part, part.object.feed(event.json), out)
-            return
-        self._hold(part, len(event.json))
-        part.args.append(event.json)
-        if part.blank and (begins := arguments.begins_object(event.json)) is not None:
-            part.blank = False
-            if begins:
-                text, part.args = "".join(part.args), None
-                self._let_go(part)
-                self._say(part, part.object.feed(text), out)
+        self._say(part, part.args.feed(event.json), out)
 
     def _write_signature(self, part: _Part, event: Signature, out: list[bytes]) -> None:
         part.signature = event.signature

@@ -19,7 +19,7 @@ from rivermouth.dialects.anthropic.tables import (
     Wording,
 )
 from rivermouth.dialects.dialect import Failure
-from rivermouth.ir.errors import ADVICE, ApiError, Kind, WireError, kind_of_status
+from rivermouth.ir.errors import ApiError, Kind, WireError, kind_of_status
 from rivermouth.wire import json, sse
 
 _MESSAGE_CAP: Final = 2000
@@ -41,9 +41,8 @@ _envelope: Final = json.typed(_Envelope)
 def encode_error(error: ApiError, call_id: str) -> Failure:
     """An error before the first byte of the answer.  `x-should-retry` says whether the SDK may try again."""
     wording = _wording(error)
-    own = error.status != ADVICE[error.kind].status
     return Failure(
-        status=error.status if own else wording.status,
+        status=error.status_for(wording.status),
         body=json.encode(_body(error, call_id)),
         headers={"x-should-retry": "true" if _may_pass(error) else "false"},
     )

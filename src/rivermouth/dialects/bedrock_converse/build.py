@@ -20,6 +20,7 @@ from rivermouth.dialects.dialect import Outgoing
 from rivermouth.ir.errors import invalid
 from rivermouth.ir.opaque import holds_sealed, sealed
 from rivermouth.ir.request import Choose, Format, Original, Request, Thinking, Tool, check_translatable
+from rivermouth.vendors.anthropic.signatures import without
 from rivermouth.vendors.anthropic.thinking import EFFORTS, MIN_BUDGET_TOKENS, budget_of, only_budgets
 from rivermouth.vendors.output_caps import clamped, output_cap
 from rivermouth.wire import json
@@ -78,25 +79,13 @@ def _repeat(original: Original, model: str) -> tuple[dict[str, Any], set[str]]:
     told = bytes(original.fields.get("messages", b""))
     if not holds_sealed(told):
         return fields, set()
-    turns = fields["messages"] = _without_sealed(original.fields["messages"])
+    turns = fields["messages"] = without(original.fields["messages"], _sealed)
     more = json.fields(original.fields[MORE]) if b"{" in bytes(original.fields.get(MORE, b"")) else {}
     if "thinking" not in more or reasoned_first(turns):
         return fields, set()
     del more["thinking"]
     fields[MORE] = more
     return fields, {"thinking"}
-
-
-def _without_sealed(messages: json.Raw) -> list[dict[str, Any]]:
-    kept: list[dict[str, Any]] = []
-    for turn in json.convert(json.decode(messages), list[dict[str, Any]]):
-        content = turn.get("content")
-        if isinstance(content, list):
-            content = [block for block in content if not _sealed(block)]
-            if not content:
-                continue
-        kept.append({**turn, "content": content})
-    return kept
 
 
 def _sealed(block: Any) -> bool:

@@ -29,7 +29,7 @@ from rivermouth.dialects.bedrock_converse.opaque import hidden_to_wire
 from rivermouth.dialects.bedrock_converse.tables import IMAGE_FORMATS, NAME, STOP_SEQUENCE, stop_reason_of
 from rivermouth.dialects.bedrock_converse.usage import to_wire
 from rivermouth.dialects.dialect import Answer
-from rivermouth.ir.errors import ApiError, Kind
+from rivermouth.ir.errors import ApiError
 from rivermouth.ir.events import (
     ArgsDelta,
     Error,
@@ -45,10 +45,11 @@ from rivermouth.ir.events import (
     Usage,
     merge_usage,
 )
-from rivermouth.ir.lanes import WAITING_CAP_CHARS, Lanes, Said
+from rivermouth.ir.lanes import Lanes, Said
 from rivermouth.ir.media import sentence
 from rivermouth.vendors.anthropic.signatures import signature_to_wire
-from rivermouth.wire import arguments, json
+from rivermouth.wire import json
+from rivermouth.wire.arguments import Mending
 
 _LANE: Final = 0  # one block at a time, whatever it holds
 _NOBODY: Final = -1
@@ -67,15 +68,13 @@ _AROUND: Final[dict[PartKind, tuple[bytes, bytes]]] = {
 class _Part:
     """A part that holds the wire."""
 
-    __slots__ = ("args", "blank", "chars", "open", "signature", "start")
+    __slots__ = ("args", "open", "signature", "start")
 
     def __init__(self, start: PartStart) -> None:
         self.start = start
         self.open = False  # its block is
         self.signature: str | None = None
-        self.args: list[str] | None = []  # arguments seen while it is open whether they can be an object; then None
-        self.blank = True  # nothing but blanks in them so far
-        self.chars = 0
+        self.args = Mending()
 
 
 class Encoder:
@@ -132,8 +131,9 @@ class Encoder:
         return out[0] if len(out) == 1 else b"".join(out)
 
     def statistics(self) -> dict[str, int]:
-        """`waiting_chars` and `cap_chars`, of parts that wait for an earlier one."""
-        return self._lanes.statistics()
+        """`waiting_chars` (of parts that wait for an earlier one, and of arguments to be mended) and `cap_chars`."""
+        waits, held = self._lanes.statistics(), self._now.args.held_chars if self._now is not None else 0
+        return {**waits, "waiting_chars": waits["waiting_chars"] + held}
 
     def _on_usage(self, event: Usage, out: list[bytes]) -> None:
         self._usage = merge_usage(self._usage, event)
@@ -187,25 +187,21 @@ class Encoder:
 
     def _drain(self, out: list[bytes], *, cut: bool = False) -> None:
         """Writes and closes whatever has started, in order.  Arguments that are not whole yet are not mended."""
-        self._cut(out, cut=cut)
+        if self._now is not None:
+            self._release(out, cut=cut, whole=False)
         for part, said, ended in self._lanes.drain():
             self._take(self._starts[part], out)
             for event in said:
                 self._on_delta(event, out)
-            self._cut(out, cut=cut and not ended)
-
-    def _cut(self, out: list[bytes], *, cut: bool) -> None:
-        if self._now is not None:
-            self._now.args = None
-            self._release(out, cut=cut)
+            self._release(out, cut=cut and not ended, whole=ended)
 
     def _take(self, start: PartStart, out: list[bytes]) -> None:
         part = self._now = _Part(start)
         if start.kind is PartKind.TOOL:
             self._open(part, out, {"toolUse": {"toolUseId": start.id, "name": start.name}})
 
-    def _release(self, out: list[bytes], *, cut: bool = False) -> None:
-        """Ends the part that holds the wire: its signature or odd arguments first, then the block.
+    def _release(self, out: list[bytes], *, cut: bool = False, whole: bool = True) -> None:
+        """Ends the part that holds the wire: its signature, or what is left of whole arguments, first, then the block.
 
         A call that was cut stays open: agents run a call when its block ends, and an error comes too late for them.
         """
@@ -218,8 +214,8 @@ class Encoder:
                 self._delta(part, out, {"reasoningContent": {"redactedContent": hidden_to_wire(part.signature)}})
         elif start.kind is PartKind.REASONING and (part.signature is not None or part.open):
             self._delta(part, out, {"reasoningContent": {"signature": signature_to_wire(part.signature)}})
-        elif part.args and (text := "".join(part.args)).strip():
-            self._delta(part, out, {"toolUse": {"input": arguments.to_object(text).decode()}})
+        elif whole and (rest := part.args.end()):
+            self._delta(part, out, {"toolUse": {"input": rest}})
         if part.open:
             if not (cut and start.kind is PartKind.TOOL):
                 out.append(block_stop(self._index))
@@ -230,19 +226,8 @@ class Encoder:
             self._say(part, event.text, out)
 
     def _write_args(self, part: _Part, event: ArgsDelta, out: list[bytes]) -> None:
-        """Arguments go out as they come once they look like an object; others are mended at the part's end."""
-        if part.args is None:
-            self._say(part, event.json, out)
-            return
-        part.chars += len(event.json)
-        if part.chars > WAITING_CAP_CHARS:
-            raise ApiError(Kind.UPSTREAM, "the upstream's arguments cannot be made an object within bounds")
-        part.args.append(event.json)
-        if part.blank and (begins := arguments.begins_object(event.json)) is not None:
-            part.blank = False
-            if begins:
-                text, part.args = "".join(part.args), None
-                self._say(part, text, out)
+        if said := part.args.feed(event.json):
+            self._say(part, said, out)
 
     def _write_signature(self, part: _Part, event: Signature, out: list[bytes]) -> None:
         part.signature = event.signature

@@ -6,9 +6,10 @@ vendors' own pages; checked 2026-11.
 Where a reader starts:
 
     request    path, whose body          envelope   encoder, decoder, relay around the bodies
-    framing    binary or plain (R8)      body       what a body brings: those of other dialects (messages_body,
-    failures   errors                               nova_body, cohere_body), and those of one text (titan_body,
-    tables                                          llama_body, mistral_body; prompts)       embed  Titan's vectors
+    framing    binary or plain (R8)      body       what a body brings: those of other dialects (borrowed;
+    failures   errors                               messages_body, nova_body, cohere_body), and those of one text
+    tables     embed  Titan's vectors               (text_request, text_stream, prompted; titan_body with
+                                                    titan_request, llama_body, mistral_body; prompts)
 
 Oddities
 O1   The path names the model, percent-encoded as a whole or not at all, and says whether the answer streams.

@@ -69,3 +69,8 @@ def metrics(usage: tuple[int | None, int | None], total_ns: int) -> dict[str, in
     counted = {"inputTokenCount": usage[0], "outputTokenCount": usage[1]}
     said = {name: count for name, count in counted.items() if count is not None}
     return {**said, "invocationLatency": total_ns // 1_000_000} if total_ns else said
+
+
+def relay_reply(body: bytes, answer: Answer) -> bytes:
+    """A whole reply as it came, on one line: nothing in it names the model."""
+    return json.encode(json.fields(body))

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from rivermouth.dialects.bedrock_invoke.body import METRICS, Body, metrics
-from rivermouth.dialects.bedrock_invoke.framing import BINARY
+from rivermouth.dialects.bedrock_invoke.body import Body, relay_reply
+from rivermouth.dialects.bedrock_invoke.borrowed import CUT, NOBODYS, Measured, relay_of
 from rivermouth.dialects.bedrock_invoke.tables import COHERE
 from rivermouth.dialects.cohere_v1 import DIALECT as CHAT
 from rivermouth.dialects.dialect import Answer, Decoder, Outgoing, Route
-from rivermouth.ir.errors import ApiError, Kind
-from rivermouth.ir.events import Error, Event, Finish, Usage, merge_usage
+from rivermouth.ir.events import Event
 from rivermouth.ir.reply import Reply
 from rivermouth.ir.request import Request
 from rivermouth.wire import json
@@ -23,7 +22,6 @@ from rivermouth.wire.frame import Frame
 DELTA_HEAD: Final = b'{"is_finished":false,"event_type":"text-generation",'
 LOSSES: Final = CHAT.losses
 _NO_FIELDS: Final = ("model", "stream")
-_CUT: Final = ApiError(Kind.TRUNCATED, "")
 
 
 def tells(fields: dict[str, json.Raw]) -> bool:
@@ -53,40 +51,13 @@ def objects_of(stream: bytes) -> list[bytes]:
     return stream.split(b"\n")[:-1]
 
 
-class Events:
-    """Events of the neutral model to the vendor's; in the binary framing the last one carries the metrics."""
-
-    __slots__ = ("_answer", "_encode", "_measured", "_usage")
-
-    def __init__(self, answer: Answer) -> None:
-        self._encode = CHAT.encoder(answer).feed
-        self._answer = answer
-        self._usage: Usage | None = None
-        self._measured = BINARY in answer.surface.options
-
-    def feed(self, events: list[Event]) -> list[bytes]:
-        objects = objects_of(self._encode(events))
-        if not self._measured:
-            return objects
-        for event in events:
-            if type(event) is Usage:
-                self._usage = merge_usage(self._usage, event)
-        if objects and type(events[-1]) is Finish:
-            objects[-1] = self._with_metrics(objects[-1])
-        return objects
-
-    def close(self) -> list[bytes]:
-        """What was not said yet; the end that the owner says after it is the envelope's to say."""
-        return objects_of(self._encode([Error(_CUT)]))[:-1]
-
-    def _with_metrics(self, last: bytes) -> bytes:
-        usage = self._usage or Usage()
-        counted = metrics((usage.input_tokens, usage.output_tokens), self._answer.total_ns)
-        return json.encode({**json.fields(last), METRICS: counted}) if counted else last
+def encoder(answer: Answer) -> Measured:
+    encode = CHAT.encoder(answer).feed
+    return Measured(lambda events: objects_of(encode(events)), answer)
 
 
 def decoder(request: Request | None) -> Decoder:
-    return CHAT.decoder(request or Request(model="", messages=()))
+    return CHAT.decoder(request or NOBODYS)
 
 
 class ObjectRelay:
@@ -95,19 +66,13 @@ class ObjectRelay:
     __slots__ = ("_relay",)
 
     def __init__(self, answer: Answer) -> None:
-        if CHAT.relay is None:
-            raise TypeError(f"{CHAT.name} has no relay")
-        self._relay = CHAT.relay(answer)
+        self._relay = relay_of(CHAT, answer)
 
     def feed(self, frame: Frame, events: list[Event]) -> list[bytes]:
         return objects_of(self._relay.feed(Frame(frame.name, frame.data.replace(b"\n", b" ")), events))
 
     def close(self) -> list[bytes]:
-        return objects_of(self._relay.fail(_CUT))[:-1]
-
-
-def relay_reply(body: bytes, answer: Answer) -> bytes:
-    return json.encode(json.fields(body))
+        return objects_of(self._relay.fail(CUT))[:-1]
 
 
 def parse_reply(body: bytes) -> Reply:
@@ -123,7 +88,7 @@ BODY: Final = Body(
     knows=knows,
     parse=parse,
     build=build,
-    encoder=Events,
+    encoder=encoder,
     decoder=decoder,
     relay=ObjectRelay,
     encode_reply=CHAT.encode_reply,

@@ -12,26 +12,17 @@ from typing import Any, Final
 
 import msgspec
 
-from rivermouth.dialects.bedrock_invoke.body import METRICS, Body
+from rivermouth.dialects.bedrock_invoke.body import METRICS
 from rivermouth.dialects.bedrock_invoke.prompted import Prompted, parse_prompted
 from rivermouth.dialects.bedrock_invoke.prompts import LLAMA_LAYOUTS, layout_of, read_llama, write_llama
-from rivermouth.dialects.bedrock_invoke.tables import LLAMA, LLAMA_IN, LLAMA_OUT, NAME
+from rivermouth.dialects.bedrock_invoke.tables import LLAMA, LLAMA_IN, LLAMA_OUT
 from rivermouth.dialects.bedrock_invoke.text_request import heat, note_losses, refuse, said
-from rivermouth.dialects.bedrock_invoke.text_stream import (
-    Counted,
-    Form,
-    ObjectDecoder,
-    ObjectRelay,
-    Objects,
-    Piece,
-    relay_reply,
-    unknown_word,
-)
+from rivermouth.dialects.bedrock_invoke.text_stream import Counted, Form, Piece, text_body, whole_reply
 from rivermouth.dialects.dialect import Answer, Outgoing, Route
-from rivermouth.ir.events import Finish, Reason, Usage
+from rivermouth.ir.events import Finish, Usage
 from rivermouth.ir.media import plain_text
-from rivermouth.ir.reply import Choice, Reply
-from rivermouth.ir.request import Request, Sampling, Text
+from rivermouth.ir.reply import Reply
+from rivermouth.ir.request import Request, Sampling
 from rivermouth.wire import json
 
 HEAD: Final = b'{"generation":'
@@ -135,28 +126,16 @@ def encode_reply(reply: Reply, answer: Answer) -> bytes:
 def parse_reply(body: bytes) -> Reply:
     """Raises `WireError` for anything else."""
     whole = json.decode_as(_whole, body)
-    usage = Usage(input_tokens=whole.input_tokens, output_tokens=whole.output_tokens)
-    word = whole.reason or ""
-    return Reply(
-        choices=(Choice((Text(whole.text),) if whole.text else (), LLAMA_IN.get(word, Reason.STOP)),),
-        usage=None if usage == Usage() else usage,
-        warnings=tuple(unknown_word(_FORM, word)) if word else (),
-    )
+    return whole_reply(_FORM, whole.text, whole.reason, Usage(whole.input_tokens, whole.output_tokens))
 
 
-BODY: Final = Body(
+BODY: Final = text_body(
     name=LLAMA,
-    owner=NAME,
-    delta_head=HEAD,
-    delta_name="",
+    form=_FORM,
     tells=tells,
     knows=knows,
     parse=parse,
     build=build,
-    encoder=partial(Objects, _FORM),
-    decoder=lambda request: ObjectDecoder(_FORM),
-    relay=ObjectRelay,
     encode_reply=encode_reply,
     parse_reply=parse_reply,
-    relay_reply=relay_reply,
 )

@@ -14,12 +14,12 @@ from typing import Final
 import msgspec
 
 from rivermouth.dialects.anthropic import DIALECT as MESSAGES
-from rivermouth.dialects.bedrock_invoke.body import METRICS, Body, metrics
-from rivermouth.dialects.bedrock_invoke.framing import BINARY
+from rivermouth.dialects.bedrock_invoke.body import Body
+from rivermouth.dialects.bedrock_invoke.borrowed import CUT, NOBODYS, Measured, relay_of
 from rivermouth.dialects.bedrock_invoke.tables import ANTHROPIC
 from rivermouth.dialects.dialect import Answer, Decoder, Outgoing, Route
-from rivermouth.ir.errors import ApiError, Kind, WireError, invalid
-from rivermouth.ir.events import Error, Event, Finish, TextDelta, Usage, merge_usage
+from rivermouth.ir.errors import WireError, invalid
+from rivermouth.ir.events import Event, TextDelta
 from rivermouth.ir.request import Original, Request
 from rivermouth.wire import json
 from rivermouth.wire.frame import Frame
@@ -36,7 +36,6 @@ _SKIP: Final = len(_DATA) - 1
 _DELTA_EVENT: Final = b"event: content_block_delta\ndata: "
 _SIZE: Final = len(_DELTA_EVENT)
 _BETWEEN: Final = b"\n\n" + _DELTA_EVENT
-_CUT: Final = ApiError(Kind.TRUNCATED, "")
 _betas: Final = json.typed(list[str])
 
 
@@ -93,44 +92,21 @@ def payloads(stream: bytes) -> list[bytes]:
     return [block[(b"\n" + block).find(_DATA) + _SKIP :] for block in stream[:-2].split(b"\n\n")] if stream else []
 
 
-class Events:
-    """Events of the neutral model to the vendor's; in the binary framing the last one carries the metrics."""
+def encoder(answer: Answer) -> Measured:
+    encode = MESSAGES.encoder(answer).feed
 
-    __slots__ = ("_answer", "_encode", "_measured", "_usage")
-
-    def __init__(self, answer: Answer) -> None:
-        self._encode = MESSAGES.encoder(answer).feed
-        self._answer = answer
-        self._usage: Usage | None = None
-        self._measured = BINARY in answer.surface.options
-
-    def feed(self, events: list[Event]) -> list[bytes]:
-        stream = self._encode(events)
+    def objects(events: list[Event]) -> list[bytes]:
+        stream = encode(events)
         if len(events) == 1 and type(events[0]) is TextDelta and stream.startswith(_DELTA_EVENT):
             return [stream[_SIZE:-2]]
-        objects = payloads(stream)
-        if not self._measured:
-            return objects
-        for event in events:
-            if type(event) is Usage:
-                self._usage = merge_usage(self._usage, event)
-        if objects and type(events[-1]) is Finish:
-            objects[-1] = self._with_metrics(objects[-1])
-        return objects
+        return payloads(stream)
 
-    def close(self) -> list[bytes]:
-        """The ends of the open blocks; the error that the owner says after them is the envelope's to say."""
-        return payloads(self._encode([Error(_CUT)]))[:-1]
-
-    def _with_metrics(self, last: bytes) -> bytes:
-        usage = self._usage or Usage()
-        counted = metrics((usage.input_tokens, usage.output_tokens), self._answer.total_ns)
-        return json.encode({**json.fields(last), METRICS: counted}) if counted else last
+    return Measured(objects, answer)
 
 
 def decoder(request: Request | None) -> Decoder:
     """The owner's; it finds the type of a frame without a name in the data."""
-    return MESSAGES.decoder(request or Request(model="", messages=()))
+    return MESSAGES.decoder(request or NOBODYS)
 
 
 class ObjectRelay:
@@ -139,9 +115,7 @@ class ObjectRelay:
     __slots__ = ("_relay",)
 
     def __init__(self, answer: Answer) -> None:
-        if MESSAGES.relay is None:
-            raise TypeError(f"{MESSAGES.name} has no relay")
-        self._relay = MESSAGES.relay(answer)
+        self._relay = relay_of(MESSAGES, answer)
 
     def feed(self, frame: Frame, events: list[Event]) -> list[bytes]:
         data = frame.data
@@ -152,7 +126,7 @@ class ObjectRelay:
         return payloads(self._relay.feed(Frame(frame.name, data), events))
 
     def close(self) -> list[bytes]:
-        return payloads(self._relay.fail(_CUT))[:-1]
+        return payloads(self._relay.fail(CUT))[:-1]
 
 
 def relay_reply(body: bytes, answer: Answer) -> bytes:
@@ -170,7 +144,7 @@ BODY: Final = Body(
     knows=knows,
     parse=parse,
     build=build,
-    encoder=Events,
+    encoder=encoder,
     decoder=decoder,
     relay=ObjectRelay,
     encode_reply=MESSAGES.encode_reply,

@@ -14,27 +14,18 @@ from typing import Any, Final
 
 import msgspec
 
-from rivermouth.dialects.bedrock_invoke.body import METRICS, Body
+from rivermouth.dialects.bedrock_invoke.body import METRICS
 from rivermouth.dialects.bedrock_invoke.prompted import Prompted, parse_prompted
 from rivermouth.dialects.bedrock_invoke.prompts import read_mistral, write_mistral
-from rivermouth.dialects.bedrock_invoke.tables import MISTRAL, MISTRAL_IN, MISTRAL_OUT, NAME
+from rivermouth.dialects.bedrock_invoke.tables import MISTRAL, MISTRAL_IN, MISTRAL_OUT
 from rivermouth.dialects.bedrock_invoke.text_request import heat, note_losses, refuse, said
-from rivermouth.dialects.bedrock_invoke.text_stream import (
-    Counted,
-    Form,
-    ObjectDecoder,
-    ObjectRelay,
-    Objects,
-    Piece,
-    relay_reply,
-    unknown_word,
-)
+from rivermouth.dialects.bedrock_invoke.text_stream import Counted, Form, Piece, text_body, whole_reply
 from rivermouth.dialects.dialect import Answer, Outgoing, Route
 from rivermouth.ir.errors import WireError
-from rivermouth.ir.events import Finish, Reason, Usage
+from rivermouth.ir.events import Finish, Usage
 from rivermouth.ir.media import plain_text
-from rivermouth.ir.reply import Choice, Reply
-from rivermouth.ir.request import Request, Sampling, Text
+from rivermouth.ir.reply import Reply
+from rivermouth.ir.request import Request, Sampling
 from rivermouth.wire import json
 
 HEAD: Final = b'{"outputs":[{"text":'
@@ -126,26 +117,16 @@ def encode_reply(reply: Reply, answer: Answer) -> bytes:
 def parse_reply(body: bytes) -> Reply:
     """Raises `WireError` for anything else."""
     piece = _read(body)
-    word = piece.word or ""
-    return Reply(
-        choices=(Choice((Text(piece.text),) if piece.text else (), MISTRAL_IN.get(word, Reason.STOP)),),
-        warnings=tuple(unknown_word(_FORM, word)) if word else (),
-    )
+    return whole_reply(_FORM, piece.text, piece.word, Usage())
 
 
-BODY: Final = Body(
+BODY: Final = text_body(
     name=MISTRAL,
-    owner=NAME,
-    delta_head=HEAD,
-    delta_name="",
+    form=_FORM,
     tells=tells,
     knows=knows,
     parse=parse,
     build=build,
-    encoder=partial(Objects, _FORM),
-    decoder=lambda request: ObjectDecoder(_FORM),
-    relay=ObjectRelay,
     encode_reply=encode_reply,
     parse_reply=parse_reply,
-    relay_reply=relay_reply,
 )

@@ -13,12 +13,12 @@ from __future__ import annotations
 from typing import Any, Final
 
 from rivermouth.dialects.bedrock_converse import DIALECT as CONVERSE
-from rivermouth.dialects.bedrock_invoke.body import METRICS, Body, metrics
-from rivermouth.dialects.bedrock_invoke.framing import BINARY
+from rivermouth.dialects.bedrock_invoke.body import METRICS, Body, relay_reply
+from rivermouth.dialects.bedrock_invoke.borrowed import CUT, NOBODYS, Measured, relay_of
 from rivermouth.dialects.bedrock_invoke.tables import NOVA
-from rivermouth.dialects.dialect import Answer, Decoder, Outgoing, Route
-from rivermouth.ir.errors import ApiError, Kind, WireError, invalid
-from rivermouth.ir.events import Error, Event, Finish, Usage, merge_usage
+from rivermouth.dialects.dialect import Answer, Outgoing, Route
+from rivermouth.ir.errors import ApiError, WireError, invalid
+from rivermouth.ir.events import Event
 from rivermouth.ir.request import Request
 from rivermouth.wire import json
 from rivermouth.wire.frame import Frame
@@ -39,7 +39,6 @@ _EVENTS: Final = (
     "messageStop",
     "metadata",
 )
-_CUT: Final = ApiError(Kind.TRUNCATED, "")
 # Names in `inferenceConfig`: older ones, and those that Converse has beside the protocol.
 _RENAMED: Final = {"max_new_tokens": "maxTokens", "top_p": "topP"}
 _BESIDE: Final = {"topK": "topK", "top_k": "topK"}
@@ -116,40 +115,9 @@ def build(request: Request, model: str) -> Outgoing:
     return Outgoing(path="", body=json.encode(body), losses=tuple(sorted(losses)))
 
 
-class Events:
-    """Events of the neutral model to the vendor's; in the binary framing the last one carries the metrics."""
-
-    __slots__ = ("_answer", "_encode", "_measured", "_read", "_usage")
-
-    def __init__(self, answer: Answer) -> None:
-        self._encode = CONVERSE.encoder(answer).feed
-        self._read = CONVERSE.reader().feed
-        self._answer = answer
-        self._usage: Usage | None = None
-        self._measured = BINARY in answer.surface.options
-
-    def feed(self, events: list[Event]) -> list[bytes]:
-        objects = self._objects(events)
-        if not self._measured:
-            return objects
-        for event in events:
-            if type(event) is Usage:
-                self._usage = merge_usage(self._usage, event)
-        if objects and type(events[-1]) is Finish:
-            objects[-1] = self._with_metrics(objects[-1])
-        return objects
-
-    def close(self) -> list[bytes]:
-        """The ends of the open blocks; the error that the owner says after them is the envelope's to say."""
-        return self._objects([Error(_CUT)])[:-1]
-
-    def _objects(self, events: list[Event]) -> list[bytes]:
-        return _objects(self._read(self._encode(events)))
-
-    def _with_metrics(self, last: bytes) -> bytes:
-        usage = self._usage or Usage()
-        counted = metrics((usage.input_tokens, usage.output_tokens), self._answer.total_ns)
-        return json.encode({**json.fields(last), METRICS: counted}) if counted else last
+def encoder(answer: Answer) -> Measured:
+    encode, read = CONVERSE.encoder(answer).feed, CONVERSE.reader().feed
+    return Measured(lambda events: _objects(read(encode(events))), answer)
 
 
 def _objects(frames: list[Frame]) -> list[bytes]:
@@ -163,7 +131,7 @@ class ObjectDecoder:
     __slots__ = ("_inner",)
 
     def __init__(self, request: Request | None) -> None:
-        self._inner = CONVERSE.decoder(request or Request(model="", messages=()))
+        self._inner = CONVERSE.decoder(request or NOBODYS)
 
     def feed(self, frame: Frame) -> list[Event]:
         events: list[Event] = []
@@ -190,20 +158,10 @@ class ObjectRelay:
         return [json.line_safe(frame.data.replace(b"\n", b" "))]
 
     def close(self) -> list[bytes]:
-        if CONVERSE.relay is None:
-            raise TypeError(f"{CONVERSE.name} has no relay")
-        relay = CONVERSE.relay(self._answer)
+        relay = relay_of(CONVERSE, self._answer)
         for name, raw in json.fields(self._last or b"{}").items():
             relay.feed(Frame(name, bytes(raw)), [])
-        return _objects(CONVERSE.reader().feed(relay.fail(_CUT)))[:-1]
-
-
-def decoder(request: Request | None) -> Decoder:
-    return ObjectDecoder(request)
-
-
-def relay_reply(body: bytes, answer: Answer) -> bytes:
-    return json.encode(json.fields(body))
+        return _objects(CONVERSE.reader().feed(relay.fail(CUT)))[:-1]
 
 
 BODY: Final = Body(
@@ -215,8 +173,8 @@ BODY: Final = Body(
     knows=knows,
     parse=parse,
     build=build,
-    encoder=Events,
-    decoder=decoder,
+    encoder=encoder,
+    decoder=ObjectDecoder,
     relay=ObjectRelay,
     encode_reply=CONVERSE.encode_reply,
     parse_reply=CONVERSE.parse_reply,

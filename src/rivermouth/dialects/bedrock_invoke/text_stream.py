@@ -7,14 +7,15 @@ one of the first, counts; in the binary framing it has the service's metrics.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 import msgspec
 
-from rivermouth.dialects.bedrock_invoke.body import METRICS, metrics
+from rivermouth.dialects.bedrock_invoke.body import METRICS, Body, metrics, relay_reply
 from rivermouth.dialects.bedrock_invoke.framing import BINARY
 from rivermouth.dialects.bedrock_invoke.tables import NAME
-from rivermouth.dialects.dialect import Answer
+from rivermouth.dialects.dialect import Answer, Outgoing, Route
 from rivermouth.ir.errors import ApiError, WireError, truncated
 from rivermouth.ir.events import (
     Error,
@@ -34,6 +35,8 @@ from rivermouth.ir.events import (
 from rivermouth.ir.lanes import Lanes, Said
 from rivermouth.ir.media import sentence
 from rivermouth.ir.names import quoted
+from rivermouth.ir.reply import Choice, Reply
+from rivermouth.ir.request import Request, Text
 from rivermouth.wire import json
 from rivermouth.wire.frame import Frame
 
@@ -214,7 +217,7 @@ class ObjectDecoder:
         )
         if usage != Usage():
             events.append(usage)
-        return [*events, *unknown_word(self._form, word), Finish(self._form.words.get(word, Reason.STOP))]
+        return [*events, *_unknown_word(self._form, word), Finish(self._form.words.get(word, Reason.STOP))]
 
 
 class ObjectRelay:
@@ -230,12 +233,46 @@ class ObjectRelay:
         return []
 
 
-def relay_reply(body: bytes, answer: Answer) -> bytes:
-    """A whole reply as it came."""
-    return _encode(json.fields(body))
+def whole_reply(form: Form, text: str | None, word: str | None, usage: Usage) -> Reply:
+    """The one text, and why it ended."""
+    return Reply(
+        choices=(Choice((Text(text),) if text else (), form.words.get(word or "", Reason.STOP)),),
+        usage=None if usage == Usage() else usage,
+        warnings=tuple(_unknown_word(form, word)) if word else (),
+    )
 
 
-def unknown_word(form: Form, word: str) -> list[Warn]:
+def text_body(
+    *,
+    name: str,
+    form: Form,
+    tells: Callable[[dict[str, json.Raw]], bool],
+    knows: Callable[[dict[str, json.Raw]], bool],
+    parse: Callable[[dict[str, json.Raw], Route, str], Request],
+    build: Callable[[Request, str], Outgoing],
+    encode_reply: Callable[[Reply, Answer], bytes],
+    parse_reply: Callable[[bytes], Reply],
+) -> Body:
+    """A body whose stream is of this form."""
+    return Body(
+        name=name,
+        owner=NAME,
+        delta_head=form.head,
+        delta_name="",
+        tells=tells,
+        knows=knows,
+        parse=parse,
+        build=build,
+        encoder=partial(Objects, form),
+        decoder=lambda request: ObjectDecoder(form),
+        relay=ObjectRelay,
+        encode_reply=encode_reply,
+        parse_reply=parse_reply,
+        relay_reply=relay_reply,
+    )
+
+
+def _unknown_word(form: Form, word: str) -> list[Warn]:
     if word in form.words:
         return []
     return [Warn(f"the upstream's {form.field} {quoted(word)} is not known", form.field)]

@@ -10,30 +10,19 @@ last      {"outputText": "", "index": 0, "totalOutputTextTokenCount": n, "comple
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, Final
 
 import msgspec
 
-from rivermouth.dialects.bedrock_invoke.body import METRICS, Body
-from rivermouth.dialects.bedrock_invoke.tables import NAME, TITAN, TITAN_IN, TITAN_OUT, TITAN_STOP_SEQUENCE
-from rivermouth.dialects.bedrock_invoke.text_stream import (
-    Counted,
-    Form,
-    ObjectDecoder,
-    ObjectRelay,
-    Objects,
-    Piece,
-    relay_reply,
-    unknown_word,
-)
+from rivermouth.dialects.bedrock_invoke.body import METRICS
+from rivermouth.dialects.bedrock_invoke.tables import TITAN, TITAN_IN, TITAN_OUT, TITAN_STOP_SEQUENCE
+from rivermouth.dialects.bedrock_invoke.text_stream import Counted, Form, Piece, text_body, whole_reply
 from rivermouth.dialects.bedrock_invoke.titan_request import build, parse, tells
 from rivermouth.dialects.dialect import Answer
 from rivermouth.ir.errors import WireError
 from rivermouth.ir.events import Finish, Reason, Usage
 from rivermouth.ir.media import plain_text
-from rivermouth.ir.reply import Choice, Reply
-from rivermouth.ir.request import Text
+from rivermouth.ir.reply import Reply
 from rivermouth.wire import json
 
 HEAD: Final = b'{"outputText":'
@@ -119,28 +108,16 @@ def parse_reply(body: bytes) -> Reply:
     if not whole.results:
         raise WireError("a reply without a result")
     result = whole.results[0]
-    usage = Usage(input_tokens=whole.input_tokens, output_tokens=result.tokens)
-    word = result.reason or ""
-    return Reply(
-        choices=(Choice((Text(result.text),) if result.text else (), TITAN_IN.get(word, Reason.STOP)),),
-        usage=None if usage == Usage() else usage,
-        warnings=tuple(unknown_word(_FORM, word)) if word else (),
-    )
+    return whole_reply(_FORM, result.text, result.reason, Usage(whole.input_tokens, result.tokens))
 
 
-BODY: Final = Body(
+BODY: Final = text_body(
     name=TITAN,
-    owner=NAME,
-    delta_head=HEAD,
-    delta_name="",
+    form=_FORM,
     tells=tells,
     knows=knows,
     parse=parse,
     build=build,
-    encoder=partial(Objects, _FORM),
-    decoder=lambda request: ObjectDecoder(_FORM),
-    relay=ObjectRelay,
     encode_reply=encode_reply,
     parse_reply=parse_reply,
-    relay_reply=relay_reply,
 )

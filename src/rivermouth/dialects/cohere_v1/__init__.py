@@ -44,7 +44,7 @@ from rivermouth.dialects.cohere_v1.tables import LOSSES, NAME
 from rivermouth.dialects.dialect import Dialect, Failure, Key, Operation, Route, Surface
 from rivermouth.ir.errors import ApiError
 from rivermouth.ir.reply import ModelInfo
-from rivermouth.vendors.cohere.failures import error_document, read_error, status_of
+from rivermouth.vendors.cohere.failures import error_document, read_error
 from rivermouth.vendors.cohere.models import parse_models, write_model
 from rivermouth.wire import json
 from rivermouth.wire.ndjson import NdjsonReader
@@ -55,7 +55,7 @@ def auth(key: str) -> Mapping[str, str]:
 
 
 def encode_error(error: ApiError, call_id: str) -> Failure:
-    return Failure(status=status_of(error), body=error_document(error, call_id))
+    return Failure(status=error.status, body=error_document(error, call_id))
 
 
 def parse_error(status: int, headers: Mapping[str, str], body: bytes) -> ApiError:

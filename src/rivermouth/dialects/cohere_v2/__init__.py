@@ -39,7 +39,7 @@ from rivermouth.dialects.cohere_v2.reply import encode_reply, parse_reply
 from rivermouth.dialects.cohere_v2.tables import LOSSES, NAME
 from rivermouth.dialects.dialect import Dialect, Failure, Key, Operation, Route, Surface
 from rivermouth.ir.errors import ApiError
-from rivermouth.vendors.cohere.failures import error_document, read_error, status_of
+from rivermouth.vendors.cohere.failures import error_document, read_error
 from rivermouth.vendors.cohere.models import parse_models
 from rivermouth.wire.sse import KEEP_ALIVE, SseReader
 
@@ -51,7 +51,7 @@ def auth(key: str) -> Mapping[str, str]:
 
 
 def encode_error(error: ApiError, call_id: str) -> Failure:
-    return Failure(status=status_of(error), body=error_document(error, call_id))
+    return Failure(status=error.status, body=error_document(error, call_id))
 
 
 def parse_error(status: int, headers: Mapping[str, str], body: bytes) -> ApiError:

@@ -6,14 +6,13 @@ wire at a time and what interleaves waits (F26).  Blocks open with the first thi
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, ClassVar, Final
 
 from rivermouth.dialects.cohere_v2.tables import ERROR, FILTERED, finish_reason_of
 from rivermouth.dialects.dialect import Answer
 from rivermouth.ir import media
-from rivermouth.ir.errors import ApiError, Kind
+from rivermouth.ir.errors import ApiError
 from rivermouth.ir.events import (
     ArgsDelta,
     Error,
@@ -30,13 +29,14 @@ from rivermouth.ir.events import (
     Usage,
     merge_usage,
 )
-from rivermouth.ir.lanes import WAITING_CAP_CHARS, said_chars
+from rivermouth.ir.lanes import WAITING_CAP_CHARS, Lanes, Said
 from rivermouth.vendors.cohere.counts import write_counts
 from rivermouth.vendors.cohere.failures import sentence
 from rivermouth.wire import json, sse
 
 # The SDK refuses lines of more than a MiB; a character is at most six on the wire.
 PIECE_CHARS: Final = 128 * 1024
+_LANE: Final = 0  # one block or call at a time
 _NOBODY: Final = -1
 _TEXT_TAIL: Final = b"}}}}\n\n"
 _ARGS_TAIL: Final = b"}}}}}\n\n"
@@ -60,11 +60,11 @@ class Encoder:
     """
 
     __slots__ = (
-        "_answer", "_begun", "_blocks", "_calls", "_done", "_head", "_hot", "_now", "_said", "_unsent", "_usage",
-        "_waiting", "_waiting_chars",
+        "_answer", "_begun", "_blocks", "_calls", "_done", "_head", "_hot", "_lanes", "_now", "_said", "_starts",
+        "_unsent", "_usage",
     )  # fmt: skip
 
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, answer: Answer, cap_chars: int = WAITING_CAP_CHARS) -> None:
         self._answer = answer
         self._begun = False
         self._done = False
@@ -75,8 +75,8 @@ class Encoder:
         self._said = False  # whether its block is open, or its call has arguments
         self._hot = _NOBODY  # the part whose block is open for its deltas
         self._head = b""  # a delta frame of the open block or call, up to its text
-        self._waiting: OrderedDict[int, list[Event]] = OrderedDict()
-        self._waiting_chars = 0
+        self._starts: dict[int, PartStart] = {}  # of the parts that have not ended
+        self._lanes = Lanes(cap_chars)
         self._unsent: list[bytes] = []
 
     def feed(self, events: list[Event]) -> bytes:
@@ -104,7 +104,7 @@ class Encoder:
 
     def statistics(self) -> dict[str, int]:
         """`waiting_chars`, of parts that wait for an earlier one, and `cap_chars`."""
-        return {"waiting_chars": self._waiting_chars, "cap_chars": WAITING_CAP_CHARS}
+        return self._lanes.statistics()
 
     def _on_usage(self, event: Usage, out: list[bytes]) -> None:
         self._usage = merge_usage(self._usage, event)
@@ -112,35 +112,32 @@ class Encoder:
     def _on_part_start(self, event: PartStart, out: list[bytes]) -> None:
         if event.choice:
             return  # the protocol has one choice; `parse_request` cannot ask for more
-        if self._now is None:
+        self._starts[event.part] = event
+        if self._lanes.open(event.part, _LANE):
             self._take(event, out)
-        else:
-            self._waiting[event.part] = [event]
 
     def _on_part(self, event: Any, out: list[bytes]) -> None:
-        """What a part says, or its end."""
+        """What a part says."""
         if self._now is not None and event.part == self._now.part:
             self._write(event, out)
-            self._advance(out)
-        elif event.part in self._waiting:
-            self._hold(event)
+        elif self._lanes.waits(event.part):
+            self._lanes.hold(event.part, event)
 
-    def _hold(self, event: Any) -> None:
-        chars = said_chars(event)
-        if self._waiting_chars + chars > WAITING_CAP_CHARS:
-            raise ApiError(Kind.UPSTREAM, "the upstream's answer cannot be put in this protocol's order within bounds")
-        self._waiting_chars += chars
-        self._waiting[event.part].append(event)
+    def _on_part_end(self, event: PartEnd, out: list[bytes]) -> None:
+        if self._lanes.waits(event.part):
+            self._lanes.hold(event.part, event)
+        elif self._starts.pop(event.part, None) is not None:
+            self._release(out)
+            self._take_turns(self._lanes.close(event.part), out)
 
-    def _advance(self, out: list[bytes]) -> None:
-        """Waiting parts take the wire, with all that they said, until one is not over yet."""
-        while self._now is None and self._waiting:
-            _, (start, *held) = self._waiting.popitem(last=False)
-            assert isinstance(start, PartStart)
-            self._take(start, out)
-            self._waiting_chars -= sum(map(said_chars, held))
-            for event in held:
+    def _take_turns(self, turns: list[Said], out: list[bytes]) -> None:
+        """Parts that waited hold the wire in turn, with all that they said."""
+        for part, said, ended in turns:
+            self._take(self._starts.pop(part) if ended else self._starts[part], out)
+            for event in said:
                 self._write(event, out)
+            if ended:
+                self._release(out)
 
     def _take(self, start: PartStart, out: list[bytes]) -> None:
         self._now = start
@@ -164,8 +161,6 @@ class Encoder:
                 self._argue(event.json, out)
             case MediaDelta():
                 self._say(media.sentence(PartKind.FILE, event.url), out)
-            case PartEnd():
-                self._release(out)
             case _:  # a signature has no place here
                 pass
 
@@ -217,10 +212,13 @@ class Encoder:
 
     def _drain(self, out: list[bytes]) -> None:
         """Writes and closes whatever has started, in order (F13).  What is not whole is not mended."""
-        while self._now is not None or self._waiting:
-            if self._now is not None:
-                self._release(out, whole=False)
-            self._advance(out)
+        if self._now is not None:
+            self._release(out, whole=False)
+        for part, said, ended in self._lanes.drain():
+            self._take(self._starts[part], out)
+            for event in said:
+                self._write(event, out)
+            self._release(out, whole=ended)
 
     def _on_finish(self, event: Finish, out: list[bytes]) -> None:
         self._drain(out)
@@ -259,7 +257,7 @@ class Encoder:
         ArgsDelta: _on_part,
         Signature: _on_part,
         MediaDelta: _on_part,
-        PartEnd: _on_part,
+        PartEnd: _on_part_end,
         Finish: _on_finish,
         Error: _on_error,
     }

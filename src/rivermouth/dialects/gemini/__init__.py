@@ -9,6 +9,7 @@ Where a reader starts:
     reply    whole answers, both ways                               errors, models, embed, usage: likewise
     tables   every word that is translated                          opaque   thought signatures, which only travel
     proto    how lenient the JSON is                                framing  events or one array            (schema)
+    shapes   the response object             (template: its copies)  names    of models, in the path
 
 Oddities
 O1   The model and the wish for a stream are in the path: models/{model}:streamGenerateContent.

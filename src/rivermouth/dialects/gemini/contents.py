@@ -8,14 +8,13 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
 from typing import Any, Final
 
 import msgspec
 
 from rivermouth.dialects.gemini.opaque import Place, from_wire
 from rivermouth.dialects.gemini.proto import standard_base64
-from rivermouth.ir.call_ids import fresh
+from rivermouth.ir.call_ids import Pairing
 from rivermouth.ir.errors import invalid
 from rivermouth.ir.names import quoted
 from rivermouth.ir.request import Audio, File, Image, Message, Part, Reasoning, Role, Text, ToolCall, ToolResult
@@ -87,7 +86,8 @@ class Contents:
     def __init__(self, contents: list[WireContent]) -> None:
         self.vendor: list[str] = []
         self.messages: list[Message] = []
-        self._pairing = _Pairing(contents)
+        calls = (p.function_call for c in contents for p in c.parts or [])
+        self._pairing = Pairing(c.id for c in calls if c is not None and c.id)
         self._turn: _ModelTurn | None = None
         for index, content in enumerate(contents):
             self._add(content, index)
@@ -124,7 +124,7 @@ class Contents:
             if part.function_call is not None:
                 raise invalid("a function call belongs to a content of the role model", where)
             if part.function_response is not None:
-                results.append(self._pairing.result(part.function_response, where, f"{index}_{number}"))
+                results.append(_result(part.function_response, self._pairing, f"{index}_{number}"))
             elif not part.thought:
                 rest += said(part)
         if results:
@@ -150,7 +150,7 @@ class _Run:
 class _ModelTurn:
     """The parts of one turn of the model, being joined."""
 
-    def __init__(self, pairing: _Pairing) -> None:
+    def __init__(self, pairing: Pairing) -> None:
         self._parts: list[Part | _Run] = []
         self._pairing = pairing
 
@@ -161,7 +161,7 @@ class _ModelTurn:
         call = part.function_call
         if call is not None:
             self._sign(Place.CALL, part.thought_signature)
-            self._parts.append(self._pairing.call(call, where, position))
+            self._parts.append(_called(call, self._pairing, where, position))
         elif part.function_response is not None:
             raise invalid("a function response belongs to a content of the role user", where)
         elif part.thought:
@@ -198,43 +198,20 @@ class _ModelTurn:
             self._parts.append(Reasoning("", signature, redacted))
 
 
-class _Pairing:
-    """Gives every tool call an id, and every response the call it answers.  Linear in the contents."""
+def _called(call: _Call, pairing: Pairing, where: str, position: str) -> ToolCall:
+    if not call.name:
+        raise invalid("a function call needs the function's name", f"{where}.functionCall.name")
+    identity = pairing.call(call.id, call.name, position)
+    return ToolCall(identity, call.name, json.encode(call.args).decode() if call.args else "")
 
-    def __init__(self, contents: list[WireContent]) -> None:
-        calls = (p.function_call for c in contents for p in c.parts or [])
-        self._taken = {c.id for c in calls if c is not None and c.id}
-        self._unanswered: OrderedDict[str, str] = OrderedDict()
-        self._by_name: dict[str, deque[str]] = {}
-        self._names: dict[str, str] = {}
 
-    def call(self, call: _Call, where: str, position: str) -> ToolCall:
-        if not call.name:
-            raise invalid("a function call needs the function's name", f"{where}.functionCall.name")
-        id_ = call.id or fresh(f"call_{position}", self._taken)
-        self._unanswered[id_] = self._names[id_] = call.name
-        self._by_name.setdefault(call.name, deque()).append(id_)
-        return ToolCall(id_, call.name, json.encode(call.args).decode() if call.args else "")
-
-    def result(self, response: _Response, where: str, position: str) -> ToolResult:
-        given, name = response.id, response.name or ""
-        id_ = given if given in self._names else self._find(name) or given or fresh(f"call_{position}", self._taken)
-        assert id_ is not None
-        self._unanswered.pop(id_, None)
-        text, is_error = _result_text(response.response)
-        content: list[Text | Image | File] = [Text(text)] if text else []
-        for part in response.parts or []:
-            content += [p for p in media(part.inline_data, part.file_data) if isinstance(p, Image | File)]
-        return ToolResult(id_, tuple(content), is_error, name or self._names.get(id_))
-
-    def _find(self, name: str) -> str | None:
-        """The first call without a response: of that name, or of any if none is given."""
-        if not name:
-            return next(iter(self._unanswered), None)
-        waiting = self._by_name.get(name, deque())
-        while waiting and waiting[0] not in self._unanswered:
-            waiting.popleft()
-        return waiting[0] if waiting else None
+def _result(response: _Response, pairing: Pairing, position: str) -> ToolResult:
+    identity, name = pairing.result(response.id, response.name, position)
+    text, is_error = _result_text(response.response)
+    content: list[Text | Image | File] = [Text(text)] if text else []
+    for part in response.parts or []:
+        content += [p for p in media(part.inline_data, part.file_data) if isinstance(p, Image | File)]
+    return ToolResult(identity, tuple(content), is_error, name)
 
 
 def said(part: WirePart) -> list[Part]:

@@ -16,7 +16,7 @@ from rivermouth.dialects.gemini.tables import (
     TOO_MANY_TOKENS,
     WORDINGS,
 )
-from rivermouth.ir.errors import ADVICE, STATUS_KINDS, ApiError, Kind, WireError, kind_of_status
+from rivermouth.ir.errors import STATUS_KINDS, ApiError, Kind, WireError, kind_of_status
 from rivermouth.wire import json
 
 _MESSAGE_CAP: Final = 2000
@@ -64,8 +64,9 @@ def parse_stream_error(told: Any) -> ApiError:
 
 
 def _code(error: ApiError) -> int:
-    own = error.status != ADVICE[error.kind].status
-    return error.status if own and 400 <= error.status < 600 else WORDINGS[error.kind].code
+    usual = WORDINGS[error.kind].code
+    status = error.status_for(usual)
+    return status if 400 <= status < 600 else usual
 
 
 def _message(error: ApiError) -> str:

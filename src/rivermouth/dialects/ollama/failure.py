@@ -6,17 +6,16 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from rivermouth.dialects.dialect import Failure
-from rivermouth.dialects.ollama.tables import NAME, STATUSES
-from rivermouth.ir.errors import ADVICE, ApiError, Kind, WireError, kind_of_status
+from rivermouth.dialects.ollama.tables import NAME
+from rivermouth.ir.errors import ApiError, Kind, WireError, kind_of_status
 from rivermouth.wire import json
 
 _TEXT_CAP_CHARS: Final = 500
 
 
 def encode_error(error: ApiError, call_id: str) -> Failure:
-    """The error as an HTTP answer.  A status that overrides its kind's own (405, 421 ...) is kept."""
-    kept = error.status != ADVICE[error.kind].status
-    return Failure(status=error.status if kept else STATUSES[error.kind], body=_document(error))
+    """The error as an HTTP answer."""
+    return Failure(status=error.status, body=_document(error))
 
 
 def stream_error(error: ApiError) -> bytes:

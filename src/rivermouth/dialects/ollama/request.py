@@ -7,7 +7,6 @@ the position of the call, the same for the same body; a result finds its call by
 from __future__ import annotations
 
 import math
-from collections import OrderedDict, deque
 from collections.abc import Callable, Container
 from typing import Any, Final
 
@@ -18,12 +17,11 @@ from rivermouth.dialects.ollama import media
 from rivermouth.dialects.ollama.bodies import reader
 from rivermouth.dialects.ollama.tables import NAME, ROLES, SAMPLING, THINK_LEVELS
 from rivermouth.dialects.ollama.times import duration_s
-from rivermouth.ir.call_ids import fresh
+from rivermouth.ir.call_ids import Pairing
 from rivermouth.ir.errors import WireError, invalid
 from rivermouth.ir.names import loss_names, model_name, unread
 from rivermouth.ir.request import (
     Format,
-    Image,
     Local,
     Message,
     Original,
@@ -121,7 +119,7 @@ def _parse_chat(body: bytes) -> Request:
     chat = _read_chat(body)
     fields = json.fields(body)
     fields.setdefault("messages", msgspec.Raw(b"[]"))  # it tells a chat body from a generate body later on
-    pairing = _Pairing(chat.messages or [])
+    pairing = Pairing(c.id for m in chat.messages or [] for c in m.tool_calls or [] if c.id)
     messages = [_message(m, i, pairing) for i, m in enumerate(chat.messages or [])]
     system, talk = instructions(messages)
     tools = tuple(_tool(i, t) for i, t in enumerate(chat.tools or []))
@@ -249,53 +247,27 @@ def _tool(index: int, tool: _Tool) -> Tool:
     return Tool(function.name, function.description, function.parameters, function.strict)
 
 
-def _message(message: _Message, index: int, pairing: _Pairing) -> Message:
+def _message(message: _Message, index: int, pairing: Pairing) -> Message:
     role = ROLES.get(message.role)
     if role is None:
         raise invalid(f"role must be one of {', '.join(ROLES)}", f"messages[{index}].role")
     content = (Text(message.content),) if message.content else ()
     images = tuple(media.image(d, f"messages[{index}].images[{i}]") for i, d in enumerate(message.images or []))
     if role is Role.TOOL:
-        return Message(role, (pairing.result(message, index, (*content, *images)),))
+        identity, name = pairing.result(message.tool_call_id, message.tool_name or message.name, str(index))
+        return Message(role, (ToolResult(identity, (*content, *images), name=name),))
     thinking = (Reasoning(message.thinking),) if message.thinking else ()
-    calls = (pairing.call(c, index, i) for i, c in enumerate(message.tool_calls or []))
+    calls = (_call(c, pairing, index, i) for i, c in enumerate(message.tool_calls or []))
     return Message(role, (*thinking, *content, *images, *calls))
 
 
-class _Pairing:
-    """Gives every tool call an id, and every tool result the call it answers.  Linear in the messages."""
-
-    def __init__(self, messages: list[_Message]) -> None:
-        self._taken = {c.id for m in messages for c in m.tool_calls or [] if c.id}
-        self._unanswered: OrderedDict[str, str] = OrderedDict()
-        self._by_name: dict[str, deque[str]] = {}
-        self._names: dict[str, str] = {}
-
-    def call(self, call: _Call, message: int, index: int) -> ToolCall:
-        name = call.function.name
-        place = f"messages[{message}].tool_calls[{index}].function"
-        if not name:
-            raise invalid("a tool call needs the function's name", f"{place}.name")
-        id_ = call.id or fresh(f"call_{message}_{index}", self._taken)
-        self._unanswered[id_] = self._names[id_] = name
-        self._by_name.setdefault(name, deque()).append(id_)
-        return ToolCall(id_, name, _arguments(call.function.arguments, f"{place}.arguments"))
-
-    def result(self, message: _Message, index: int, content: tuple[Text | Image, ...]) -> ToolResult:
-        given, name = message.tool_call_id, message.tool_name or message.name
-        id_ = given if given in self._names else self._find(name) or given or fresh(f"call_{index}", self._taken)
-        assert id_ is not None
-        self._unanswered.pop(id_, None)
-        return ToolResult(id_, content, name=name or self._names.get(id_))
-
-    def _find(self, name: str | None) -> str | None:
-        """The first call without an answer: of that name, or of any if none is given."""
-        if not name:
-            return next(iter(self._unanswered), None)
-        waiting = self._by_name.get(name, deque())
-        while waiting and waiting[0] not in self._unanswered:
-            waiting.popleft()
-        return waiting[0] if waiting else None
+def _call(call: _Call, pairing: Pairing, message: int, index: int) -> ToolCall:
+    name = call.function.name
+    place = f"messages[{message}].tool_calls[{index}].function"
+    if not name:
+        raise invalid("a tool call needs the function's name", f"{place}.name")
+    identity = pairing.call(call.id, name, f"{message}_{index}")
+    return ToolCall(identity, name, _arguments(call.function.arguments, f"{place}.arguments"))
 
 
 def _arguments(raw: msgspec.Raw, param: str) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from rivermouth.ir.errors import Kind
 from rivermouth.ir.events import Reason
 from rivermouth.ir.request import Role
 
@@ -26,23 +25,6 @@ REASONS: Final[dict[str, Reason]] = {
     "load": Reason.STOP,
     "unload": Reason.STOP,
     "content_filter": Reason.CONTENT_FILTER,
-}
-
-STATUSES: Final[dict[Kind, int]] = {
-    Kind.INVALID_REQUEST: 400,
-    Kind.AUTHENTICATION: 401,
-    Kind.PERMISSION: 403,
-    Kind.NOT_FOUND: 404,
-    Kind.TOO_LARGE: 413,
-    Kind.RATE_LIMITED: 429,
-    Kind.OVERLOADED: 503,
-    Kind.TIMEOUT: 504,
-    Kind.NETWORK: 502,
-    Kind.UPSTREAM: 502,
-    Kind.TRUNCATED: 502,
-    Kind.CONTENT_FILTERED: 400,
-    Kind.CANCELLED: 499,
-    Kind.INTERNAL: 500,
 }
 
 # `options` member -> (field of ir Sampling, its type).  Go takes any number for either and cuts it to fit.

@@ -1,8 +1,8 @@
 """OpenAI Chat Completions, Embeddings and Models, both directions.
 
 Spec: https://platform.openai.com/docs/api-reference/chat, checked 2026-11, and what its many servers really send.
-To be read in this order: shapes, tables; parse with messages, build with outgoing; decoder with calls and template,
-encoder, relay with splice; reply, usage, failures; embeddings, models.
+To be read in this order: shapes, tables; parse with messages, build with outgoing or carried; decoder with calls and
+template, encoder, relay with splice, opaque; reply, usage, failures; embeddings, models.
 
     stream := chunk+ [usage chunk] "data: [DONE]"       no event names; id, created and model the same in every chunk
     choice := first {role}, then {content} | {refusal} | {reasoning_content} | {tool_calls}, last {} + finish_reason

@@ -36,7 +36,7 @@ from rivermouth.ir.events import (
     Warn,
 )
 from rivermouth.ir.request import Request
-from rivermouth.vendors.openai.failures import mask, read_error
+from rivermouth.vendors.openai.failures import error_value, mask, read_error
 from rivermouth.vendors.openai.usage import UsageShape, read_usage
 from rivermouth.wire import json
 from rivermouth.wire.frame import FRAME_CAP_BYTES, Frame
@@ -104,7 +104,7 @@ class Decoder:
         if data.startswith(b"[DONE]"):
             return self._close()
         if frame.name == "error":
-            return self._fail(_error_value(data))
+            return self._fail(error_value(data))
         chunk = _decode(_chunk, data)
         events = self.chunk(chunk, frame)
         if len(events) == 1 and self._lessons < LEARN_CAP and type(events[0]) in _PROSE:
@@ -130,7 +130,7 @@ class Decoder:
     def chunk(self, chunk: Chunk, frame: Frame) -> list[Event]:
         """The events of one decoded chunk."""
         if chunk.error or chunk.object == "error":
-            return self._fail(chunk.error or _error_value(frame.data))
+            return self._fail(chunk.error or error_value(frame.data))
         events: list[Event] = []
         choices = chunk.choices
         if not self._started:
@@ -407,15 +407,6 @@ def _usage(wire: UsageShape, events: list[Event]) -> None:
     usage = read_usage(wire)
     if usage is not None:
         events.append(usage)
-
-
-def _error_value(data: bytes) -> Any:
-    """What an error frame says: under `error`, or bare."""
-    try:
-        value = json.decode(data)
-    except WireError:
-        return data.decode("utf-8", "replace")
-    return value.get("error") or value if isinstance(value, dict) else value
 
 
 def _joined(entries: Any) -> str:

@@ -11,12 +11,13 @@ import struct
 from typing import Any, Final
 
 from rivermouth.dialects.dialect import Answer, Outgoing, Route
-from rivermouth.dialects.openai_chat.parse import NAME, read_fields, wrong_type
+from rivermouth.dialects.openai_chat.parse import NAME
 from rivermouth.dialects.openai_chat.shapes import EmbeddingReply, EmbeddingRequest
 from rivermouth.ir.errors import WireError, invalid
 from rivermouth.ir.names import loss_names, model_name, unread
 from rivermouth.ir.reply import EmbedReply
 from rivermouth.ir.request import EmbedRequest, Original
+from rivermouth.vendors.openai.bodies import misfit, read_fields
 from rivermouth.vendors.openai.splice import write
 from rivermouth.wire import json
 
@@ -33,7 +34,7 @@ def parse_embed(body: bytes, route: Route, path_model: str | None) -> EmbedReque
     try:
         wire = json.decode_as(_request, body)
     except WireError as error:
-        raise wrong_type(error) from None
+        raise misfit(error) from None
     if wire.stream:
         raise invalid("embeddings are not streamed", "stream", "invalid_value")
     model = model_name(path_model, wire.model)

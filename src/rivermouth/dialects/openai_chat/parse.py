@@ -16,7 +16,7 @@ from rivermouth.dialects.openai_chat.shapes import (
     ToolShape,
 )
 from rivermouth.dialects.openai_chat.tables import CHOOSE_IN, FORMAT_IN, RANGES
-from rivermouth.ir.errors import ApiError, WireError, invalid
+from rivermouth.ir.errors import WireError, invalid
 from rivermouth.ir.names import loss_names, model_name, unread
 from rivermouth.ir.request import (
     Choose,
@@ -31,6 +31,7 @@ from rivermouth.ir.request import (
     ToolChoice,
 )
 from rivermouth.vendors.openai import free_form
+from rivermouth.vendors.openai.bodies import check_ranges, known, misfit, read_fields
 from rivermouth.vendors.openai.efforts import read_effort
 from rivermouth.wire import json
 
@@ -51,11 +52,11 @@ def parse_request(body: bytes, route: Route, path_model: str | None) -> Request:
     try:
         wire = json.decode_as(_request, body)
     except WireError as error:
-        raise wrong_type(error) from None
+        raise misfit(error) from None
     model = model_name(path_model, wire.model)
     if wire.messages is None:
         raise invalid("messages are missing", "messages", "missing_required_parameter")
-    _check_ranges(wire)
+    check_ranges(wire, RANGES)
     talk = parse_messages(wire.messages)
     tools, choice = _tools(wire)
     legacy = bool(wire.functions) and not wire.tools
@@ -81,32 +82,6 @@ def parse_request(body: bytes, route: Route, path_model: str | None) -> Request:
         untranslatable=_untranslatable(wire),
         unmodelled=loss_names(unread(fields, _READ)),
     )
-
-
-def read_fields(body: bytes) -> dict[str, json.Raw]:
-    """The body's top-level fields.  Raises `ApiError` when it is no JSON object."""
-    try:
-        return json.fields(body)
-    except WireError as error:
-        raise invalid(f"the body is not a JSON object: {error}", code="invalid_json") from None
-
-
-def wrong_type(error: WireError) -> ApiError:
-    """The decoder's complaint, with the field's path in `param`."""
-    words, param, missing = json.misfit(error)
-    if missing:
-        return invalid("a required field is missing", param, "missing_required_parameter")
-    return invalid(words, param, "invalid_type")
-
-
-def _check_ranges(wire: ChatRequest) -> None:
-    for name, (least, greatest) in RANGES.items():
-        value = getattr(wire, name)
-        if value is None:
-            continue
-        if value < least or (greatest is not None and value > greatest):
-            upto = f" and at most {greatest}" if greatest is not None else ""
-            raise invalid(f"{name} must be at least {least}{upto}", name, "invalid_value")
 
 
 def _untranslatable(wire: ChatRequest) -> tuple[str, ...]:
@@ -161,13 +136,13 @@ def _choose(wire: ChatRequest, tools: tuple[Tool, ...]) -> tuple[tuple[Tool, ...
     if choice is None:
         return tools, None
     if isinstance(choice, str):
-        return tools, ToolChoice(_mode(choice, "tool_choice"))
+        return tools, ToolChoice(known(choice, CHOOSE_IN, "tool_choice"))
     if choice.type == "allowed_tools" and choice.allowed_tools is not None:
         allowed = {_name(t.function or t.custom, "tool_choice.allowed_tools.tools") for t in choice.allowed_tools.tools}
         missing = allowed - {t.name for t in tools}
         if missing:
             raise invalid("an allowed tool is not among the tools", "tool_choice.allowed_tools.tools", "invalid_value")
-        mode = _mode(choice.allowed_tools.mode, "tool_choice.allowed_tools.mode")
+        mode = known(choice.allowed_tools.mode, CHOOSE_IN, "tool_choice.allowed_tools.mode")
         return tuple(t for t in tools if t.name in allowed), ToolChoice(mode)
     if choice.type not in _TOOL_TYPES:
         raise invalid("tool_choice is of type function, custom or allowed_tools", "tool_choice.type", "invalid_value")
@@ -178,15 +153,8 @@ def _choose_function(choice: str | Named | None) -> ToolChoice | None:
     if choice is None:
         return None
     if isinstance(choice, str):
-        return ToolChoice(_mode(choice, "function_call"))
+        return ToolChoice(known(choice, CHOOSE_IN, "function_call"))
     return ToolChoice(Choose.NAMED, choice.name)
-
-
-def _mode(word: str, param: str) -> Choose:
-    mode = CHOOSE_IN.get(word)
-    if mode is None:
-        raise invalid(f"known are {', '.join(CHOOSE_IN)}", param, "invalid_value")
-    return mode
 
 
 def _name(named: Named | None, param: str) -> str:
@@ -201,9 +169,7 @@ def _name(named: Named | None, param: str) -> str:
 def _format(wire: FormatShape | None) -> ResponseFormat | None:
     if wire is None:
         return None
-    kind = FORMAT_IN.get(wire.type)
-    if kind is None:
-        raise invalid(f"known are {', '.join(FORMAT_IN)}", "response_format.type", "invalid_value")
+    kind = known(wire.type, FORMAT_IN, "response_format.type")
     if kind is not Format.JSON_SCHEMA:
         return ResponseFormat(kind)
     shape = wire.json_schema

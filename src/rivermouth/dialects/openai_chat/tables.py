@@ -7,6 +7,7 @@ from typing import Final
 from rivermouth.ir.events import PartKind, Reason
 from rivermouth.ir.request import Choose, Format, Role
 from rivermouth.vendors.openai import finish
+from rivermouth.vendors.openai.bodies import Ranges
 
 FINISH_OUT: Final[dict[Reason, str]] = {
     Reason.STOP: "stop",
@@ -50,7 +51,7 @@ FORMAT_IN: Final[dict[str, Format]] = {
 FORMAT_OUT: Final[dict[Format, str]] = {kind: word for word, kind in FORMAT_IN.items()}
 
 # field -> (least, greatest) that the vendor's API takes; None is no bound.
-RANGES: Final[dict[str, tuple[float, float | None]]] = {
+RANGES: Final[Ranges] = {
     "n": (1, 128),
     "max_tokens": (1, None),
     "max_completion_tokens": (1, None),

@@ -22,7 +22,7 @@ from rivermouth.ir.events import (
 )
 from rivermouth.ir.names import quoted
 from rivermouth.ir.request import Request
-from rivermouth.vendors.openai.failures import read_error
+from rivermouth.vendors.openai.failures import error_value, read_error
 from rivermouth.vendors.openai.usage import read_usage
 from rivermouth.wire import json
 from rivermouth.wire.frame import Frame
@@ -57,7 +57,7 @@ class Decoder:
         if data.startswith(b"[DONE]"):
             return self._close()
         if frame.name == "error":
-            return self._fail(_error_value(data))
+            return self._fail(error_value(data))
         return self._read(json.decode_as(_chunk, data), frame)
 
     def eof(self) -> list[Event]:
@@ -76,7 +76,7 @@ class Decoder:
 
     def _read(self, chunk: Chunk, frame: Frame) -> list[Event]:
         if chunk.error or chunk.object == "error":
-            return self._fail(chunk.error or _error_value(frame.data))
+            return self._fail(chunk.error or error_value(frame.data))
         events: list[Event] = []
         if not self._started:
             self._started = True
@@ -149,12 +149,3 @@ def _end(choice: _Choice, events: list[Event]) -> None:
     if choice.part is not None:
         events.append(PartEnd(choice.part))
         choice.part = None
-
-
-def _error_value(data: bytes) -> Any:
-    """What an error frame says: under `error`, or bare."""
-    try:
-        value = json.decode(data)
-    except WireError:
-        return data.decode("utf-8", "replace")
-    return value.get("error") or value if isinstance(value, dict) else value

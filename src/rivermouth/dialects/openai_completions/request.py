@@ -17,7 +17,7 @@ from rivermouth.dialects.openai_completions.tables import (
     SPEAKERS,
     UNMET,
 )
-from rivermouth.ir.errors import ApiError, WireError, invalid
+from rivermouth.ir.errors import WireError, invalid
 from rivermouth.ir.names import loss_names, model_name, unread
 from rivermouth.ir.request import (
     Choose,
@@ -34,6 +34,7 @@ from rivermouth.ir.request import (
     Text,
     check_translatable,
 )
+from rivermouth.vendors.openai.bodies import check_ranges, misfit, read_fields
 from rivermouth.vendors.openai.repeat import repeated
 from rivermouth.wire import json
 
@@ -44,16 +45,13 @@ _READ_SAMPLING: Final = tuple(n for n in Sampling.__struct_fields__ if n not in 
 
 def parse_request(body: bytes, route: Route, path_model: str | None) -> Request:
     """Raises `ApiError(invalid_request)`; `param` is the path of the field."""
-    try:
-        fields = json.fields(body)
-    except WireError as error:
-        raise invalid(f"the body is not a JSON object: {error}", code="invalid_json") from None
+    fields = read_fields(body)
     try:
         wire = json.decode_as(_request, body)
     except WireError as error:
-        raise _wrong_type(error) from None
+        raise misfit(error) from None
     model = model_name(wire.model, path_model)
-    _check_ranges(wire)
+    check_ranges(wire, RANGES)
     prompt = _prompt(wire.prompt)
     options = wire.stream_options
     stop = [wire.stop] if isinstance(wire.stop, str) else wire.stop or []
@@ -81,16 +79,6 @@ def _asked(wire: RequestShape, name: str) -> bool:
     return name != "best_of" or value > (wire.n or 1)
 
 
-def _check_ranges(wire: RequestShape) -> None:
-    for name, (least, greatest) in RANGES.items():
-        value = getattr(wire, name)
-        if value is None:
-            continue
-        if value < least or (greatest is not None and value > greatest):
-            upto = f" and at most {greatest}" if greatest is not None else ""
-            raise invalid(f"{name} must be at least {least}{upto}", name, "invalid_value")
-
-
 def _prompt(wire: str | list[str | int | list[int]] | None) -> str | None:
     """The one text that is to go on; None for what has no neutral form.  Raises `ApiError` when there is nothing."""
     if not wire:
@@ -100,13 +88,6 @@ def _prompt(wire: str | list[str | int | list[int]] | None) -> str | None:
     if len(wire) == 1 and isinstance(wire[0], str):
         return _prompt(wire[0])
     return None
-
-
-def _wrong_type(error: WireError) -> ApiError:
-    words, param, missing = json.misfit(error)
-    if missing:
-        return invalid("a required field is missing", param, "missing_required_parameter")
-    return invalid(words, param, "invalid_type")
 
 
 # -- out --------------------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from typing import Final
 from rivermouth.ir.events import Reason
 from rivermouth.ir.request import Role, Sampling
 from rivermouth.vendors.openai import finish
+from rivermouth.vendors.openai.bodies import Ranges
 
 NAME: Final = "openai_completions"
 PATH: Final = "/completions"
@@ -26,7 +27,7 @@ SPEAKERS: Final[dict[Role, str]] = {Role.SYSTEM: "System", Role.USER: "User", Ro
 SAMPLING: Final = ("temperature", "top_p", "seed", "frequency_penalty", "presence_penalty", "logit_bias")
 
 # field -> (least, greatest) that the vendor's API takes; None is no bound.
-RANGES: Final[dict[str, tuple[float, float | None]]] = {
+RANGES: Final[Ranges] = {
     "n": (1, 128),
     "best_of": (1, 128),
     "max_tokens": (0, None),

@@ -8,7 +8,7 @@ from rivermouth.dialects.dialect import Route
 from rivermouth.dialects.openai_responses.shapes import Conversation, FormatShape, ReasoningShape, RequestShape
 from rivermouth.dialects.openai_responses.tables import ENCRYPTED, FORMAT_IN, LOGPROBS, NAME, RANGES
 from rivermouth.dialects.openai_responses.talk import Talk, parse_input
-from rivermouth.dialects.openai_responses.tools import misfit, one_name, parse_tools
+from rivermouth.dialects.openai_responses.tools import one_name, parse_tools
 from rivermouth.ir.errors import WireError, invalid
 from rivermouth.ir.names import loss_names, model_name, unread
 from rivermouth.ir.request import (
@@ -21,6 +21,7 @@ from rivermouth.ir.request import (
     Text,
     Thinking,
 )
+from rivermouth.vendors.openai.bodies import check_ranges, known, misfit, read_fields
 from rivermouth.vendors.openai.efforts import read_effort
 from rivermouth.wire import json
 
@@ -43,16 +44,13 @@ _INCLUDED: Final = frozenset({ENCRYPTED, LOGPROBS})
 
 def parse_request(body: bytes, route: Route, path_model: str | None) -> Request:
     """Raises `ApiError(invalid_request)`; `param` is the path of the field."""
-    try:
-        fields = json.fields(body)
-    except WireError as error:
-        raise invalid(f"the body is not a JSON object: {error}", code="invalid_json") from None
+    fields = read_fields(body)
     try:
         wire = json.decode_as(_request, body)
     except WireError as error:
         raise misfit(error) from None
     model = model_name(wire.model, path_model)
-    _check_ranges(wire)
+    check_ranges(wire, RANGES)
     offered = parse_tools(wire.tools, wire.tool_choice)
     talk = parse_input(wire.input or "", one_name(offered.tools))
     kept = _kept(wire, talk)
@@ -77,16 +75,6 @@ def parse_request(body: bytes, route: Route, path_model: str | None) -> Request:
         unmodelled=loss_names([*unread(fields, _READ), *_ignored(wire), *offered.left_out, *talk.left_out]),
         kept=kept,
     )
-
-
-def _check_ranges(wire: RequestShape) -> None:
-    for name, (least, greatest) in RANGES.items():
-        value = getattr(wire, name)
-        if value is None:
-            continue
-        if value < least or (greatest is not None and value > greatest):
-            upto = f" and at most {greatest}" if greatest is not None else ""
-            raise invalid(f"{name} must be at least {least}{upto}", name, "invalid_value")
 
 
 def _check_said(wire: RequestShape, talk: Talk, kept: Keeping | None, fields: dict[str, json.Raw]) -> None:
@@ -151,9 +139,7 @@ def _thinking(wire: ReasoningShape | None) -> Thinking | None:
 def _format(wire: FormatShape | None) -> ResponseFormat | None:
     if wire is None:
         return None
-    kind = FORMAT_IN.get(wire.type)
-    if kind is None:
-        raise invalid(f"known are {', '.join(FORMAT_IN)}", "text.format.type", "invalid_value")
+    kind = known(wire.type, FORMAT_IN, "text.format.type")
     if kind is Format.TEXT:
         return None
     if kind is Format.JSON:

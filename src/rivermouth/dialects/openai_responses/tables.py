@@ -7,6 +7,7 @@ from typing import Final
 from rivermouth.ir.errors import Kind
 from rivermouth.ir.events import Reason
 from rivermouth.ir.request import Choose, Format, Role, Sampling
+from rivermouth.vendors.openai.bodies import Ranges
 
 NAME: Final = "openai_responses"
 PATH: Final = "/responses"
@@ -71,7 +72,7 @@ FORMAT_IN: Final[dict[str, Format]] = {
 FORMAT_OUT: Final[dict[Format, str]] = {kind: word for word, kind in FORMAT_IN.items()}
 
 # field -> (least, greatest) that the vendor's API takes; None is no bound.
-RANGES: Final[dict[str, tuple[float, float | None]]] = {
+RANGES: Final[Ranges] = {
     "max_output_tokens": (1, None),
     "temperature": (0, 2),
     "top_p": (0, 1),

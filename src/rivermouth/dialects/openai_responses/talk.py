@@ -26,7 +26,7 @@ from rivermouth.dialects.openai_responses.shapes import (
     Typed,
 )
 from rivermouth.dialects.openai_responses.tables import ROLES_IN
-from rivermouth.dialects.openai_responses.tools import flat_name, misfit
+from rivermouth.dialects.openai_responses.tools import flat_name
 from rivermouth.ir.errors import WireError, invalid
 from rivermouth.ir.request import (
     Audio,
@@ -43,6 +43,7 @@ from rivermouth.ir.request import (
     instructions,
 )
 from rivermouth.vendors.openai import free_form
+from rivermouth.vendors.openai.bodies import misfit
 from rivermouth.vendors.openai.links import LINK, split_data_uri
 from rivermouth.wire import json
 

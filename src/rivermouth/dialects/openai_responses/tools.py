@@ -15,9 +15,10 @@ import msgspec
 
 from rivermouth.dialects.openai_responses.tables import CHOOSE_IN
 from rivermouth.ir.call_ids import fresh
-from rivermouth.ir.errors import ApiError, WireError, invalid
+from rivermouth.ir.errors import WireError, invalid
 from rivermouth.ir.request import Choose, FreeForm, Inside, Request, Tool, ToolChoice
 from rivermouth.vendors.openai import free_form
+from rivermouth.vendors.openai.bodies import known, misfit
 from rivermouth.wire import json
 
 NAME_CHARS: Final = 64
@@ -182,9 +183,9 @@ def _choose(
     if choice is None:
         return tools, None
     if isinstance(choice, str):
-        return tools, ToolChoice(_mode(choice, "tool_choice"))
+        return tools, ToolChoice(known(choice, CHOOSE_IN, "tool_choice"))
     if choice.type == "allowed_tools":
-        mode = _mode(choice.mode or "auto", "tool_choice.mode")
+        mode = known(choice.mode or "auto", CHOOSE_IN, "tool_choice.mode")
         return tuple(_allowed(tools, choice.tools or ())), ToolChoice(mode)
     if choice.type not in _OURS:
         left_out.append("tool_choice")
@@ -212,22 +213,6 @@ def _is_allowed(tool: Tool, names: set[str | None], spaces: set[str | None]) -> 
     if tool.inside is None:
         return tool.name in names
     return tool.inside.name in names or tool.inside.namespace in spaces
-
-
-def _mode(word: str, param: str) -> Choose:
-    mode = CHOOSE_IN.get(word)
-    if mode is None:
-        raise invalid(f"known are {', '.join(CHOOSE_IN)}", param, "invalid_value")
-    return mode
-
-
-def misfit(error: WireError, at: str = "") -> ApiError:
-    """The decoder's complaint as the client's fault, with the field's path in `param`."""
-    words, param, missing = json.misfit(error)
-    path = ".".join(filter(None, (at, param))) or None
-    if missing:
-        return invalid("a required field is missing", path, "missing_required_parameter")
-    return invalid(words, path, "invalid_type")
 
 
 # -- out --------------------------------------------------------------------------------------------------------------

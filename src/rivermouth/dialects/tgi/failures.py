@@ -9,7 +9,7 @@ import msgspec
 
 from rivermouth.dialects.dialect import Failure
 from rivermouth.dialects.tgi.tables import KINDS, NAME, WORDINGS
-from rivermouth.ir.errors import ADVICE, STATUS_KINDS, ApiError, Kind, WireError, kind_of_status
+from rivermouth.ir.errors import STATUS_KINDS, ApiError, Kind, WireError, kind_of_status
 from rivermouth.wire import json
 
 _TEXT_CAP_CHARS: Final = 2000
@@ -27,8 +27,7 @@ _envelope: Final = json.typed(_Envelope)
 
 def encode_error(error: ApiError, call_id: str) -> Failure:
     """An error before the stream.  A status that overrides its kind's own (405, 421 ...) is kept."""
-    own = error.status != ADVICE[error.kind].status
-    return Failure(status=error.status if own else WORDINGS[error.kind].status, body=error_body(error))
+    return Failure(status=error.status_for(WORDINGS[error.kind].status), body=error_body(error))
 
 
 def error_body(error: ApiError) -> bytes:

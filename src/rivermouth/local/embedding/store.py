@@ -11,7 +11,6 @@ and renamed.  One whose files are not as long as they were is built again.
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -21,6 +20,7 @@ from typing import Any, Final
 import msgspec
 
 from rivermouth.ir.errors import WireError
+from rivermouth.local import stages
 from rivermouth.wire import json
 
 FORM: Final = 1
@@ -71,8 +71,8 @@ def keep(cache: Path, form: str, save: Save) -> Path:
         save(stage / NETWORK)
         (stage / MARK).write_bytes(json.encode(_sizes(stage)))
         for name in (NETWORK, NUMBERS, MARK):
-            _sync(stage / name)
-        _sync(stage)
+            stages.sync(stage / name)
+        stages.sync(stage)
         if place.exists() and stored(place) is None:
             shutil.rmtree(place)
         _publish(stage, place)
@@ -101,7 +101,7 @@ def folder_of(digest: str) -> str:
 def _publish(stage: Path, place: Path) -> None:
     try:
         stage.rename(place)
-        _sync(place.parent)
+        stages.sync(place.parent)
     except OSError:
         if stored(place) is None:  # else another process has just stored the same
             raise
@@ -116,14 +116,6 @@ def _clear(cache: Path, form: str) -> None:
 
 def _sizes(place: Path) -> _Built:
     return _Built((place / NETWORK).stat().st_size, (place / NUMBERS).stat().st_size)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def saver(openvino: Any, network: Any) -> Save:

@@ -184,10 +184,6 @@ class Tx(Protocol):
 
     def turn_of_request(self, chat_id: int, request_id: str) -> Turn | None: ...
 
-    def turn_of_generation(self, chat_id: int, generation: int) -> Turn | None:
-        """The turn that has it now."""
-        ...
-
     def move_turn(
         self,
         turn_id: int,

@@ -1,6 +1,6 @@
 """The tables of the chats, as SQLAlchemy Core knows them.  The migrations create them; a test compares the two.
 
-What a search reads is a table of SQLite's own kind (FTS5), which Core cannot describe: `SEARCH` makes it.
+A search reads `found_text`, whose rowid is the id of a message; Core cannot describe a table of that kind (FTS5).
 """
 
 from __future__ import annotations
@@ -104,7 +104,3 @@ preferences: Final = Table(
     Column("name", String, primary_key=True),
     Column("value", Text, nullable=False),
 )
-
-SEARCH: Final = "CREATE VIRTUAL TABLE found_text USING fts5(text, chat_id UNINDEXED, tokenize='unicode61')"
-SEARCH_TABLE: Final = "found_text"
-"""Its rowid is the message's id."""

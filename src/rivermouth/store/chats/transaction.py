@@ -153,10 +153,6 @@ class SqlTx:
         here = and_(turns.c.chat_id == chat_id, turns.c.request_id == request_id)
         return self._one(select(turns).where(here), Turn)
 
-    def turn_of_generation(self, chat_id: int, generation: int) -> Turn | None:
-        here = and_(turns.c.chat_id == chat_id, turns.c.generation == generation)
-        return self._one(select(turns).where(here), Turn)
-
     def move_turn(
         self,
         turn_id: int,

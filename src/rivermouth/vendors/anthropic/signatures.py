@@ -10,9 +10,11 @@ Vendor signatures are base64, which has neither ":" nor "."; the three never mee
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final
 
 from rivermouth.ir import opaque
+from rivermouth.wire import json
 
 NATIVE: Final = "anthropic:"
 
@@ -28,6 +30,19 @@ def signature_from_wire(signature: str | None) -> str | None:
         return None
     found = opaque.opened(signature)
     return NATIVE + signature if found is None else found.signature
+
+
+def without(messages: json.Raw, sealed: Callable[[Any], bool]) -> list[dict[str, Any]]:
+    """A client's turns without the blocks of which that is true, and without turns of nothing else."""
+    kept: list[dict[str, Any]] = []
+    for turn in json.convert(json.decode(messages), list[dict[str, Any]]):
+        content = turn.get("content")
+        if isinstance(content, list):
+            content = [block for block in content if not sealed(block)]
+            if not content:
+                continue
+        kept.append({**turn, "content": content})
+    return kept
 
 
 def native(signature: str | None) -> str | None:

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from rivermouth.ir.errors import ADVICE, ApiError, Kind, WireError, kind_of_status
+from rivermouth.ir.errors import ApiError, Kind, WireError, kind_of_status
 from rivermouth.vendors.bedrock.words import KINDS, WORDINGS
 from rivermouth.wire import json
 from rivermouth.wire.aws_eventstream import ERROR, EXCEPTION
@@ -35,7 +35,7 @@ _said: Final = json.typed(_Said)
 
 def status_of(error: ApiError) -> int:
     """The HTTP status.  One that overrides its kind's own (405, 421 ...) is kept."""
-    return error.status if error.status != ADVICE[error.kind].status else WORDINGS[error.kind].status
+    return error.status_for(WORDINGS[error.kind].status)
 
 
 def type_of(error: ApiError) -> str:

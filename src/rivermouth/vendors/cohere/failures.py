@@ -5,25 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from rivermouth.ir.errors import ADVICE, ApiError, Kind, WireError, kind_of_status
+from rivermouth.ir.errors import ApiError, Kind, WireError, kind_of_status
 from rivermouth.wire import json
 
-STATUSES: Final[dict[Kind, int]] = {
-    Kind.INVALID_REQUEST: 400,
-    Kind.AUTHENTICATION: 401,
-    Kind.PERMISSION: 403,
-    Kind.NOT_FOUND: 404,
-    Kind.TOO_LARGE: 413,
-    Kind.RATE_LIMITED: 429,
-    Kind.OVERLOADED: 503,
-    Kind.TIMEOUT: 504,
-    Kind.NETWORK: 502,
-    Kind.UPSTREAM: 502,
-    Kind.TRUNCATED: 502,
-    Kind.CONTENT_FILTERED: 400,
-    Kind.CANCELLED: 499,
-    Kind.INTERNAL: 500,
-}
 # Statuses that mean something of their own here.
 _KINDS: Final[dict[int, Kind]] = {498: Kind.AUTHENTICATION, 501: Kind.INVALID_REQUEST}
 
@@ -31,11 +15,6 @@ MESSAGE_CHARS: Final = 2000
 _WORDED: Final = ("message", "error", "detail")
 CONTEXT_TOO_LONG: Final = "context_length_exceeded"
 _TOO_LONG: Final = re.compile(r"(?i)too many tokens|context (?:length|window|size)|maximum number of tokens")
-
-
-def status_of(error: ApiError) -> int:
-    """The HTTP status.  One that overrides its kind's own (405, 421 ...) is kept."""
-    return error.status if error.status != ADVICE[error.kind].status else STATUSES[error.kind]
 
 
 def sentence(error: ApiError) -> str:

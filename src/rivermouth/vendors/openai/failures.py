@@ -112,6 +112,15 @@ def parse_error(status: int, headers: Mapping[str, str], body: bytes) -> ApiErro
     return read_error(inner, status)
 
 
+def error_value(data: bytes) -> Any:
+    """What an error frame says: under `error`, or bare."""
+    try:
+        value = json.decode(data)
+    except WireError:
+        return data.decode("utf-8", "replace")
+    return value.get("error") or value if isinstance(value, dict) else value
+
+
 def read_error(value: Any, status: int | None = None) -> ApiError:
     """What stood under `error`, with the HTTP status if there was one.  A known code wins over it, a type does not."""
     members: dict[str, Any] = value if isinstance(value, dict) else {"message": value}

@@ -2,10 +2,12 @@
 
 visitor     who asks
 asking      what they may; parameters that nobody knows are refused
+desk        what the routes work with
 shapes      what the documents hold: times in RFC 3339, money with its currency, ids as text, lists as {data, next}
 problems    errors, all in one shape
 calls       the records, one by one and in pages
-usage       their sums, by day, model, key ...
+usage       their sums, by day (days), model, key ...
+filters     which of them, in both
 exports     both as CSV or JSON lines, for other programs
 routing     models, endpoints, policies, and what a policy would decide
 keys        keys, limits, budgets, the log of changes
