@@ -212,9 +212,12 @@ class Call:
 
         Raises `NotRecorded`: nobody's fault but this server's, so no endpoint is to blame and none is tried.
         """
-        if self.opening is not None:
+        opening = self.opening
+        if opening is not None:
             try:
-                await asyncio.shield(self.opening)
+                if not opening.done():
+                    await asyncio.shield(opening)
+                opening.result()
             except ApiError as error:
                 raise NotRecorded(error) from None
             self.opening = None

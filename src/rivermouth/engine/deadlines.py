@@ -30,6 +30,10 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
         """The smaller of each clock (R7)."""
         return Limits(**{f: min(getattr(self, f), getattr(other, f)) for f in self.__struct_fields__})
 
+    def for_whole(self) -> Limits:
+        """The clocks of an answer that comes in one piece: only the total can tell slow from stuck."""
+        return msgspec.structs.replace(self, first_token_s=self.total_s, idle_s=self.total_s)
+
 
 class Deadlines:
     """Started for each attempt; `expired` is called once with the timeout's error, `quiet` each `hold_s` of silence.

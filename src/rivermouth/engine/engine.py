@@ -108,6 +108,7 @@ class Engine:
         self._gate = gate
         self._busy: Counter[str] = Counter()
         self._limits = {name: settings.for_provider(name) for name in providers}
+        self._whole_limits = {name: limits.for_whole() for name, limits in self._limits.items()}
         self.inflight: set[Call] = set()
 
     async def generate(self, call: Call, sink: Sink) -> None:
@@ -214,8 +215,8 @@ class Engine:
                 await asyncio.to_thread(call.asked.all, (capabilities, *weighs))
         try:
             selection = self.select(plan, call.policies, call.asked.needs)
+            call.ledger.decided(selection.verdicts)
             if self._gate is not None and self._gate.active:
-                call.ledger.decided(selection.verdicts)
                 call.reservation = self._gate.admit(call, selection)
                 selection = call.reservation.selection
         except Refused as refused:
@@ -369,11 +370,11 @@ class Engine:
 
         whole: the answer comes in one piece, so only the total clock can tell slow from stuck.
         """
-        limits, now = self._limits[endpoint.provider], asyncio.get_running_loop().time()
+        now = asyncio.get_running_loop().time()
+        limits = (self._whole_limits if whole else self._limits)[endpoint.provider]
         if call.limits is not None:
             limits = self._settings.for_provider(endpoint.provider, call.limits)
-        if whole:
-            limits = msgspec.structs.replace(limits, first_token_s=limits.total_s, idle_s=limits.total_s)
+            limits = limits.for_whole() if whole else limits
         if call.total_at is None:
             call.total_at = now + self._total_s(call)
         data = call.dialect.keep_alive if call.streams else None

@@ -36,9 +36,10 @@ class Line:
         self._prompt = prompt
         self._prompt_tokens: int | None = None
 
-    def record(self, outcome: Outcome, ended_ns: int | None, error: ApiError | None = None) -> AttemptRecord:
-        """The line as a value."""
-        usage, paid = self.usage(), self.cost()
+    def record(
+        self, used: Usage, paid: Cost | None, outcome: Outcome, ended_ns: int | None, error: ApiError | None = None
+    ) -> AttemptRecord:
+        """The line as a value; `used` and `paid` are what it says of itself now."""
         return AttemptRecord(
             number=self.number,
             endpoint_id=self.endpoint.id,
@@ -50,11 +51,11 @@ class Line:
             kind=error.kind if error is not None else None,
             status_code=error.status if error is not None else None,
             message=error.message[:LONGEST_MESSAGE] if error is not None else None,
-            input_tokens=usage.input_tokens,
-            output_tokens=usage.output_tokens,
-            cached_tokens=usage.cached_tokens,
+            input_tokens=used.input_tokens,
+            output_tokens=used.output_tokens,
+            cached_tokens=used.cached_tokens,
             text_chars=self.tally.text_chars,
-            estimated=usage.estimated,
+            estimated=used.estimated,
             price_nano=paid.nano if paid is not None else None,
             price_currency=paid.currency if paid is not None else None,
         )
@@ -85,10 +86,10 @@ class Ledger:
 
     __slots__ = (
         "_clock_ns",
-        "_decisions",
         "_line",
         "_lines",
         "_spent",
+        "_verdicts",
         "finish_reason",
         "first_token_ns",
         "held_by_keepalive",
@@ -99,7 +100,7 @@ class Ledger:
     def __init__(self, opened: CallRecord, clock_ns: Callable[[], int]) -> None:
         self.opened = opened
         self._clock_ns = clock_ns
-        self._decisions: tuple[Decision, ...] = ()
+        self._verdicts: Sequence[Verdict] = ()
         self._lines: list[AttemptRecord] = []
         self._line: Line | None = None
         self._spent: Cost | None = None
@@ -124,7 +125,7 @@ class Ledger:
 
     def decided(self, verdicts: Sequence[Verdict]) -> None:
         """Which candidates there were, which of them may be tried, and why."""
-        self._decisions = tuple(Decision(v.candidate.endpoint.id, v.why, not v.refusals) for v in verdicts)
+        self._verdicts = verdicts
 
     def cost(self) -> Cost | None:
         """Of all attempts until now; None where nothing is known of any."""
@@ -143,17 +144,19 @@ class Ledger:
 
     def end(self, line: Line, outcome: Outcome, error: ApiError | None = None) -> None:
         """That attempt is over."""
-        self._spent = together(self._spent, line.cost())
-        self._lines.append(line.record(outcome, self.since_ns(), error))
+        used = line.usage()
+        paid = cost(line.endpoint.price, used)
+        self._spent = together(self._spent, paid)
+        self._lines.append(line.record(used, paid, outcome, self.since_ns(), error))
 
     def checkpoint(self) -> Checkpoint:
         """What has been produced so far, for the store."""
         line = self._line
         if line is None:
             return Checkpoint(self.opened.id, None, 0)
-        running = line.record(Outcome.INTERRUPTED, None)
-        usage = line.usage()
-        return Checkpoint(self.opened.id, usage.output_tokens, line.tally.text_chars, usage.estimated, running)
+        used = line.usage()
+        running = line.record(used, cost(line.endpoint.price, used), Outcome.INTERRUPTED, None)
+        return Checkpoint(self.opened.id, used.output_tokens, line.tally.text_chars, used.estimated, running)
 
     def closed(self, status: Status, error: ApiError | None = None, by: By | None = None) -> CallRecord:
         """The final record."""
@@ -168,7 +171,7 @@ class Ledger:
             first_token_ns=self.first_token_ns,
             ended_ns=self.since_ns(),
             held_by_keepalive=self.held_by_keepalive,
-            decisions=self._decisions,
+            decisions=tuple([Decision(v.candidate.endpoint.id, v.why, not v.refusals) for v in self._verdicts]),
             ignored=self.ignored,
             attempts=tuple(self._lines),
             **known,

@@ -98,7 +98,8 @@ class DataPlane:
         method = scope["method"]
         call_id = self._new_id()
         found = _as_meant(self.routes.find(method, path, headers), headers, scope["query_string"])
-        common = identity(call_id, client_request_id(headers))
+        client_id = client_request_id(headers)
+        common = identity(call_id, client_id)
         verdict = self._origins.judge(method, headers)
         common += verdict.cors
         surface = found.surface if isinstance(found, Match) else None
@@ -116,7 +117,7 @@ class DataPlane:
             if isinstance(found, NoRoute):
                 common += [(b"allow", ", ".join(found.allowed).encode())] if found.allowed else []
                 raise _no_route(found, method, path, self.routes.bases)
-            exchange = Exchange(found, call_id, self._clock_ns(), headers, scope["query_string"], connection)
+            exchange = Exchange(found, call_id, self._clock_ns(), headers, scope["query_string"], connection, client_id)
             exchange.sink, exchange.caller = sink, caller
             await self._serve(exchange)
         except ClientLeft:
@@ -143,8 +144,10 @@ class DataPlane:
         Raises `ApiError` for a name that is none, and for none at all: nobody may think a policy holds that does not.
         """
         given = [value.decode("latin-1") for name, value in headers if name == POLICY]
+        if not given:
+            return ()
         names = [n.strip() for n in ",".join(given).split(",") if n.strip()]
-        if given and not names:
+        if not names:
             raise invalid("the header names no policy", POLICY.decode(), "unknown_policy")
         for name in names:
             if name not in self._policies:

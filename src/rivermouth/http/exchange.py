@@ -6,7 +6,7 @@ from rivermouth.dialects.dialect import Answer
 from rivermouth.engine.call import Call
 from rivermouth.engine.interrupt import By
 from rivermouth.http.disconnect import Watched
-from rivermouth.http.headers import JSON, Header, client_request_id
+from rivermouth.http.headers import JSON, Header
 from rivermouth.http.keys import ANYBODY
 from rivermouth.http.resume import Connection
 from rivermouth.http.routes import Match
@@ -31,7 +31,14 @@ class Exchange:
     )
 
     def __init__(
-        self, match: Match, call_id: str, now_ns: int, headers: list[Header], query: bytes, connection: Connection
+        self,
+        match: Match,
+        call_id: str,
+        now_ns: int,
+        headers: list[Header],
+        query: bytes,
+        connection: Connection,
+        client_id: str | None,
     ) -> None:
         self.match = match
         self.query = query
@@ -40,7 +47,7 @@ class Exchange:
         self.headers = headers
         self.connection = connection
         self.receive = connection.receive
-        self.client_id = client_request_id(headers)
+        self.client_id = client_id
         self.caller = ANYBODY
         self.body = b""
         self.sink: AsgiSink

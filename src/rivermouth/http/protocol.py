@@ -102,6 +102,7 @@ class Protocol(HttpToolsProtocol):
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
         self._earlier: list[RequestResponseCycle] = []
+        self._in_head = False
         self._head_bytes = 0
         self._head_clock: asyncio.TimerHandle | None = None
         self._leaving: dict[RequestResponseCycle, Callable[[], None]] = {}
@@ -109,6 +110,7 @@ class Protocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._head_begins()
+        self._head_waits()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._head_ends()
@@ -125,7 +127,8 @@ class Protocol(HttpToolsProtocol):
         except httptools.HttpParserUpgrade as upgrade:
             self._decline(data[upgrade.args[0] :])
             return
-        if self._head_clock is not None:
+        if self._in_head:
+            self._head_waits()
             self._head_bytes += len(data)
             if self._head_bytes > HEAD_CAP_BYTES:
                 self._refuse(TOO_LARGE)
@@ -133,7 +136,7 @@ class Protocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self.scope["extensions"] = {HANG_UP: self._hang_up}  # type: ignore[dict-item]
-        if self._head_clock is None:
+        if not self._in_head:
             self._head_begins()
 
     def on_headers_complete(self) -> None:
@@ -200,10 +203,16 @@ class Protocol(HttpToolsProtocol):
         self.transport.abort()
 
     def _head_begins(self) -> None:
+        self._in_head = True
         self._head_bytes = 0
-        self._head_clock = self.loop.call_later(HEAD_S, self._refuse, TOO_SLOW)
+
+    def _head_waits(self) -> None:
+        """The rest of a head is still to come; most come whole, and need no clock."""
+        if self._head_clock is None:
+            self._head_clock = self.loop.call_later(HEAD_S, self._refuse, TOO_SLOW)
 
     def _head_ends(self) -> None:
+        self._in_head = False
         if self._head_clock is not None:
             self._head_clock.cancel()
             self._head_clock = None

@@ -34,6 +34,7 @@ from rivermouth.wire.sse import with_offset
 
 PREFIX: Final = "/resume/"
 ASKED: Final = "x-rivermouth-resumable"
+_ASKED: Final = ASKED.encode()
 WISH: Final = re.compile(r"(0|1|ids)(?:\s*;\s*grace=(\d{1,9}(?:\.\d{1,3})?))?", re.ASCII)
 OFFSET: Final = re.compile(r"\d{1,18}", re.ASCII)
 CONTENT_LENGTH: Final = b"content-length"
@@ -91,7 +92,7 @@ class Logging:
 
     def wish(self, headers: list[Header], caller: Caller) -> Wish | None:
         """None: the call is to be a plain one.  Raises `ApiError` for words that say nothing."""
-        said = get(headers, ASKED.encode())
+        said = get(headers, _ASKED)
         if said is None:
             return Wish() if caller.resumable else None
         found = WISH.fullmatch(said.strip())

@@ -7,6 +7,7 @@ stream and dense in the order of opening; a part belongs to one choice.  Which o
 from __future__ import annotations
 
 from enum import StrEnum
+from operator import attrgetter
 from typing import Final
 
 import msgspec
@@ -161,11 +162,12 @@ _PARTS: Final = (
     ("reasoning_tokens", "output_tokens"),
 )
 _TOKENS: Final = tuple(f for f in Usage.__struct_fields__ if f.endswith("_tokens"))
+_counts: Final = attrgetter(*_TOKENS)
 
 
 def believable(usage: Usage) -> Usage:
     """The usage without what cannot be: a count below 0 or above 2**53 was not said; no part is above its whole."""
-    said = {f: getattr(usage, f) for f in _TOKENS}
+    said = dict(zip(_TOKENS, _counts(usage), strict=True))
     counts = {f: v if v is None or 0 <= v <= COUNT_CAP else None for f, v in said.items()}
     for part, whole in _PARTS:
         total, share = counts[whole], counts[part]

@@ -6,7 +6,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
 
 from rivermouth.ir.errors import ApiError
 from rivermouth.ir.events import (
@@ -23,6 +24,7 @@ from rivermouth.ir.events import (
     Signature,
     Start,
     TextDelta,
+    Unknown,
     Usage,
     Warn,
     merge_usage,
@@ -39,59 +41,36 @@ class Fold:
         self.usage: Usage | None = None
         self.finish: Finish | None = None
         self.error: ApiError | None = None
-        self._heads: list[PartStart] = []
-        self._texts: list[list[str]] = []
-        self._signatures: dict[int, str] = {}
-        self._media: dict[int, MediaDelta] = {}
-        self._warnings: list[Warn] = []
+        self.heads: list[PartStart] = []
+        self.texts: list[list[str]] = []
+        self.signatures: dict[int, str] = {}
+        self.media: dict[int, MediaDelta] = {}
+        self.warnings: list[Warn] = []
 
     def feed(self, event: Event) -> None:
-        match event:
-            case TextDelta() | ReasoningDelta():
-                self._texts[event.part].append(event.text)
-            case ArgsDelta():
-                self._texts[event.part].append(event.json)
-            case PartStart():
-                self._heads.append(event)
-                self._texts.append([])
-            case Signature():
-                self._signatures[event.part] = event.signature
-            case MediaDelta():
-                self._media[event.part] = event
-            case Usage():
-                self.usage = merge_usage(self.usage, event)
-            case Start():
-                self.start = event
-            case Finish():
-                self.finish = event
-            case Error():
-                self.error = event.error
-            case Warn():
-                self._warnings.append(event)
-            case _:
-                pass
+        FOLDS[type(event)](self, event)
 
     def feed_all(self, events: Iterable[Event]) -> Fold:
         for event in events:
-            self.feed(event)
+            FOLDS[type(event)](self, event)
         return self
 
     def reply(self) -> Reply:
         """The answer so far.  A choice without a stated end reads STOP, or TOOL_CALLS if it holds a call."""
         start = self.start or Start()
-        count = max((h.choice for h in self._heads), default=0) + 1
+        count = max([h.choice for h in self.heads], default=0) + 1
         reasons = self.finish.reasons if self.finish else ()
         return Reply(
-            choices=tuple(self._choice(i, reasons) for i in range(max(count, len(reasons)))),
+            choices=tuple([self._choice(i, reasons) for i in range(max(count, len(reasons)))]),
             usage=self.usage,
             id=start.id,
             model=start.model,
             created=start.created,
-            warnings=tuple(self._warnings),
+            warnings=tuple(self.warnings),
         )
 
     def _choice(self, index: int, reasons: tuple[Reason, ...]) -> Choice:
-        parts = tuple(self._part(h) for h in self._heads if h.choice == index)
+        parts = tuple([self._part(h) for h in self.heads if h.choice == index])
         if index < len(reasons):
             reason = reasons[index]
         elif self.finish is not None:
@@ -102,21 +81,84 @@ class Fold:
         return Choice(parts=parts, reason=reason, stop_sequence=sequence)
 
     def _part(self, head: PartStart) -> ReplyPart:
-        text = "".join(self._texts[head.part])
-        media = self._media.get(head.part) or MediaDelta(head.part)
+        text = "".join(self.texts[head.part])
+        media = self.media.get(head.part) or MediaDelta(head.part)
         match head.kind:
             case PartKind.TEXT:
                 return Text(text)
             case PartKind.REFUSAL:
                 return Refusal(text)
             case PartKind.REASONING:
-                return Reasoning(text, self._signatures.get(head.part), head.redacted)
+                return Reasoning(text, self.signatures.get(head.part), head.redacted)
             case PartKind.TOOL:
                 return ToolCall(head.id or "", head.name or "", text)
             case PartKind.IMAGE:
                 return Image(media_type=media.media_type, data=media.data, url=media.url)
             case PartKind.FILE:
                 return File(media_type=media.media_type, data=media.data, url=media.url)
+
+
+def _text(said: Fold, event: TextDelta | ReasoningDelta) -> None:
+    said.texts[event.part].append(event.text)
+
+
+def _arguments(said: Fold, event: ArgsDelta) -> None:
+    said.texts[event.part].append(event.json)
+
+
+def _opened(said: Fold, event: PartStart) -> None:
+    said.heads.append(event)
+    said.texts.append([])
+
+
+def _signed(said: Fold, event: Signature) -> None:
+    said.signatures[event.part] = event.signature
+
+
+def _media(said: Fold, event: MediaDelta) -> None:
+    said.media[event.part] = event
+
+
+def _counted(said: Fold, event: Usage) -> None:
+    said.usage = merge_usage(said.usage, event)
+
+
+def _started(said: Fold, event: Start) -> None:
+    said.start = event
+
+
+def _finished(said: Fold, event: Finish) -> None:
+    said.finish = event
+
+
+def _failed(said: Fold, event: Error) -> None:
+    said.error = event.error
+
+
+def _warned(said: Fold, event: Warn) -> None:
+    said.warnings.append(event)
+
+
+def _passed(said: Fold, event: Event) -> None:
+    """A message does not tell of it."""
+
+
+FOLDS: Final[Mapping[type, Callable[[Fold, Any], None]]] = {
+    Start: _started,
+    PartStart: _opened,
+    TextDelta: _text,
+    ReasoningDelta: _text,
+    Signature: _signed,
+    ArgsDelta: _arguments,
+    MediaDelta: _media,
+    PartEnd: _passed,
+    Usage: _counted,
+    Warn: _warned,
+    Unknown: _passed,
+    Finish: _finished,
+    Error: _failed,
+}
+"""What each event adds."""
 
 
 def fold(events: Iterable[Event]) -> Reply:

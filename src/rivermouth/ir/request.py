@@ -102,7 +102,7 @@ class Message(msgspec.Struct, frozen=True):
 def instructions(talk: Sequence[Message]) -> tuple[tuple[Text, ...], tuple[Message, ...]]:
     """`system` and `messages` of a talk whose instructions are messages too."""
     lead = next((i for i, message in enumerate(talk) if message.role is not Role.SYSTEM), 0)
-    return tuple(p for m in talk[:lead] for p in m.parts if isinstance(p, Text)), tuple(talk[lead:])
+    return tuple([p for m in talk[:lead] for p in m.parts if isinstance(p, Text)]), tuple(talk[lead:])
 
 
 class FreeForm(msgspec.Struct, frozen=True):

@@ -15,9 +15,10 @@ import logging
 import re
 import sys
 import threading
-from collections.abc import Iterable, MutableMapping
+from collections.abc import Callable, Iterable, MutableMapping
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import lru_cache, partial
 from typing import Any, Final, Literal, TextIO
 
 import structlog
@@ -60,6 +61,8 @@ QUIET: Final = {
 }
 """Loggers of others, and from which level on they are heard."""
 
+NAMES_KEPT: Final = 1024
+"""Names that are known to be without a secret, or what is left of them."""
 LIMIT: Final = 8192
 BATCH: Final = 256
 LINGER_S: Final = 0.02
@@ -75,8 +78,20 @@ _PLAIN: Final = re.compile(r"[^\s\"'=\\]+")
 class Masker:
     """A structlog processor: masks the fields of `MASKED_FIELDS`, and secrets inside every text."""
 
+    name: Callable[[str], str]
+    """A text without any secret, one of the few that nearly every line holds again: a model's, a key's."""
+
     def __init__(self, secrets: Iterable[Secret] = ()) -> None:
         self.secrets = tuple(secrets)
+
+    @property
+    def secrets(self) -> tuple[Secret, ...]:
+        return self._secrets
+
+    @secrets.setter
+    def secrets(self, secrets: tuple[Secret, ...]) -> None:
+        self._secrets = secrets
+        self.name = lru_cache(NAMES_KEPT)(partial(redact, secrets=secrets))
 
     def __call__(self, logger: object, method: str, event: EventDict) -> EventDict:
         for name, value in event.items():
@@ -144,7 +159,7 @@ class Lines(structlog.stdlib.ProcessorFormatter):
     def _call_line(self, record: logging.LogRecord, line: CallLine) -> str:
         level, at = record.levelname.lower(), ended_at(line.call)
         told = line_of(line.call)
-        told |= {name: self.masker.masked(told[name]) for name in NAMES & told.keys()}
+        told |= {name: self.masker.name(str(told[name])) for name in NAMES & told.keys()}
         if self._as_json:
             return json.encode(
                 {"event": EVENT, "level": level, "logger": record.name, "timestamp": at, **told}

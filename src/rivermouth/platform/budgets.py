@@ -61,15 +61,16 @@ class Book:
 
     def __init__(self, subject: Subject, budget: Budget, watched_ns: int) -> None:
         self.subject = subject
-        self.budget = budget
+        self.renew(budget)
         self.watched_ns = watched_ns
         self._accounts: dict[int, Account] = {}
         self._forgotten_ns = 0
         self._last: Account | None = None
 
-    @property
-    def amount_nano(self) -> int:
-        return round(self.budget.amount * NANO)
+    def renew(self, budget: Budget) -> None:
+        """So much there is from now on."""
+        self.budget = budget
+        self.amount_nano = round(budget.amount * NANO)
 
     def same_money(self, budget: Budget) -> bool:
         """What was spent of the one is spent of the other: only how much there is may differ."""

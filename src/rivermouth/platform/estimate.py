@@ -46,9 +46,9 @@ def weigh(request: Request | EmbedRequest) -> int:
     if isinstance(request, EmbedRequest):
         return sum(map(tokens_of, request.input))
     parts = [part for message in request.messages for part in message.parts]
-    prompt = sum(tokens_of(text.text) for text in request.system) + sum(map(_tokens, parts))
+    prompt = sum([tokens_of(text.text) for text in request.system]) + sum(map(_tokens, parts))
     prompt += TOKENS_PER_MESSAGE * len(request.messages)
-    return prompt + sum(tokens_of(f"{t.name}{t.description or ''}{t.parameters}") for t in request.tools)
+    return prompt + sum([tokens_of(f"{t.name}{t.description or ''}{t.parameters}") for t in request.tools])
 
 
 def tokens_of(text: str) -> int:
@@ -59,10 +59,13 @@ def tokens_of(text: str) -> int:
     return -(-plain // CHARS_PER_TOKEN) + len(text) - plain
 
 
+_FILES: Final = (File, Audio)
+
+
 def _tokens(part: Any) -> int:
     if isinstance(part, Image):
         return MEDIA_TOKENS
-    if isinstance(part, File | Audio):
+    if isinstance(part, _FILES):
         return max(MEDIA_TOKENS, -(-len(part.data or "") // CHARS_PER_TOKEN))
     text = getattr(part, "text", None) or getattr(part, "arguments", None) or ""
     inner: Iterable[Any] = getattr(part, "content", ())

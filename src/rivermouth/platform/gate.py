@@ -10,7 +10,7 @@ All of it happens on the event loop and awaits nothing, so two calls cannot be l
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Final, Literal
 
 import msgspec
@@ -65,8 +65,8 @@ class Held(msgspec.Struct, frozen=True):
     """What one call was let in with."""
 
     estimate: Estimate
-    pledges: tuple[Pledge, ...]
-    holds: tuple[tuple[Book, Hold], ...]
+    pledges: list[Pledge]
+    holds: list[tuple[Book, Hold]]
 
 
 class PlatformGate:
@@ -97,13 +97,13 @@ class PlatformGate:
             guess = estimate(call.request, terms.expected_output_tokens, call.asked.of(weigh))
             if books:
                 selection = affordable(call.request.model, selection, books)
-            costs = [(book, dearest(book, selection.candidates, guess)) for book in books]
+            costs = dearest(books, selection.candidates, guess)
             for limits, meter in meters:
                 _consent(meter.refusal(limits, guess.total, now_s))
             for book, nano in costs:
                 _consent(book.refusal(nano, opened.started_ns))
-            pledges = tuple(meter.take(guess.total, now_s) for _, meter in meters)
-            holds = tuple((book, book.reserve(nano, opened.started_ns)) for book, nano in costs)
+            pledges = [meter.take(guess.total, now_s) for _, meter in meters]
+            holds = [(book, book.reserve(nano, opened.started_ns)) for book, nano in costs]
             return Reservation(selection, Held(guess, pledges, holds))
         finally:
             if meters and meters[0][1] is not self._server:
@@ -173,7 +173,7 @@ class PlatformGate:
         book = self._books.get(subject)
         if book is None or not book.same_money(budget):
             return Book(subject, budget, self._clock_ns())
-        book.budget = budget
+        book.renew(budget)
         return book
 
     def _meters_of(self, key: str | None) -> list[tuple[RateLimits, Meter]]:
@@ -201,7 +201,7 @@ def affordable(model: str, selection: Selection, books: list[Book]) -> Selection
 
     Raises `Refused` where nobody is left.
     """
-    unfit = {id(c): faults for c in selection.candidates if (faults := tuple(_unpriced(c, books)))}
+    unfit = {id(c): faults for c in selection.candidates if (faults := _unpriced(c, books))}
     if not unfit:
         return selection
     verdicts = tuple(
@@ -216,21 +216,24 @@ def affordable(model: str, selection: Selection, books: list[Book]) -> Selection
     return Selection(left, verdicts)
 
 
-def _unpriced(candidate: Candidate, books: list[Book]) -> Iterator[str]:
+def _unpriced(candidate: Candidate, books: list[Book]) -> tuple[str, ...]:
     price = candidate.endpoint.price
+    found = []
     for book in books:
         if not _holds_for(book, candidate):
             continue
         wanted = book.budget.currency
         if price is None and book.budget.unpriced == "refuse":
-            yield f"budget of {book.subject}: its price is not known"
+            found.append(f"budget of {book.subject}: its price is not known")
         elif price is not None and price.currency != wanted:
-            yield f"budget of {book.subject}: its price is in {price.currency}, the budget in {wanted}"
+            found.append(f"budget of {book.subject}: its price is in {price.currency}, the budget in {wanted}")
+    return tuple(found)
 
 
-def dearest(book: Book, candidates: Iterable[Candidate], guess: Estimate) -> int:
-    """What the call may cost at most, in billionths, where this budget has to pay for it."""
-    return max((_nano(c.endpoint.price, guess) for c in candidates if _holds_for(book, c)), default=0)
+def dearest(books: Iterable[Book], candidates: Iterable[Candidate], guess: Estimate) -> list[tuple[Book, int]]:
+    """What the call may cost at most, in billionths, where each of these budgets has to pay for it."""
+    prices = [(c, _nano(c.endpoint.price, guess)) for c in candidates]
+    return [(book, max([nano for c, nano in prices if _holds_for(book, c)], default=0)) for book in books]
 
 
 def came_to(final: CallRecord, guess: Estimate) -> int:
@@ -245,7 +248,8 @@ def _nano(price: Price | None, guess: Estimate) -> int:
 
 
 def _holds_for(book: Book, candidate: Candidate) -> bool:
-    return book.subject.kind == "key" or any(p.id == book.subject.name for p in candidate.policies)
+    kind, name = book.subject
+    return kind == "key" or name in [p.id for p in candidate.policies]
 
 
 def _consent(refusal: ApiError | None) -> None:

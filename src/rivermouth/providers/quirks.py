@@ -60,7 +60,7 @@ def lists(words: Iterable[str]) -> bool:
 def bend(outgoing: Outgoing, words: Iterable[str]) -> Outgoing:
     """The request as an upstream with these quirks takes it.  Raises `KeyError` for a word that is no quirk."""
     quirks = [QUIRKS[word] for word in words]
-    if not any(_key(name) in outgoing.body for quirk in quirks for name in (*quirk.drop, *quirk.rename)):
+    if not quirks or not any(_key(name) in outgoing.body for quirk in quirks for name in (*quirk.drop, *quirk.rename)):
         return outgoing
     fields = json.fields(outgoing.body)
     losses = list(outgoing.losses)

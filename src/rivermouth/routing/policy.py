@@ -72,8 +72,7 @@ def select(
     busy: running calls by endpoint id.  draw: a number in [0, 1), anew each time.
     Raises `Refused`: permission where policies leave nobody, invalid_request where nobody left can do it.
     """
-    candidates = [_bound(c, bound, always) for c in plan.candidates]
-    verdicts = [Verdict(c, _refusals(c)) for c in candidates]
+    verdicts = [_verdict(_bound(c, bound, always)) for c in plan.candidates]
     admitted = [v.candidate for v in verdicts if not v.refusals]
     if not admitted:
         raise forbidden(plan.model, verdicts)
@@ -142,9 +141,15 @@ def _bound(candidate: Candidate, bound: Sequence[Policy], always: Sequence[Polic
     return Candidate(candidate.endpoint, candidate.why, tuple(held.values()))
 
 
-def _refusals(candidate: Candidate) -> tuple[str, ...]:
-    found = ((p, judge(p, candidate.endpoint)) for p in candidate.policies for judge in JUDGES)
-    return tuple(f"policy {policy.id}: {reason}" for policy, reason in found if reason is not None)
+def _verdict(candidate: Candidate) -> Verdict:
+    endpoint = candidate.endpoint
+    refusals = []
+    for policy in candidate.policies:
+        for judge in JUDGES:
+            reason = judge(policy, endpoint)
+            if reason is not None:
+                refusals.append(f"policy {policy.id}: {reason}")
+    return Verdict(candidate, tuple(refusals))
 
 
 def _region(policy: Policy, endpoint: Endpoint) -> str | None:
@@ -181,10 +186,10 @@ def _price(policy: Policy, endpoint: Endpoint) -> str | None:
         return "its price is not known"
     if price.currency != most.currency:
         return f"its price is in {price.currency}, the ceiling in {most.currency}"
-    for name in ("input", "output"):
-        asked, allowed = getattr(price, name) / price.per, getattr(most, name) / most.per
-        if asked > allowed:
-            return f"its price for {name} is above the ceiling"
+    if price.input / price.per > most.input / most.per:
+        return "its price for input is above the ceiling"
+    if price.output / price.per > most.output / most.per:
+        return "its price for output is above the ceiling"
     return None
 
 
@@ -271,8 +276,10 @@ def _listed(what: str, value: str | None, patterns: tuple[str, ...] | None) -> s
         return None
     if value is None:
         return f"its {what} is not known"
-    if any(fnmatchcase(value.casefold(), p.casefold()) for p in patterns):
-        return None
+    folded = value.casefold()
+    for pattern in patterns:
+        if fnmatchcase(folded, pattern.casefold()):
+            return None
     return f"its {what} is {value}, not {_either(patterns)}"
 
 

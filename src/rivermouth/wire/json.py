@@ -7,6 +7,7 @@ as `str.splitlines` does break on them (F5).  C0 controls are escaped by JSON it
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
@@ -86,6 +87,13 @@ def text(data: bytes) -> str | None:
     except (msgspec.DecodeError, UnicodeDecodeError):
         mended = _mend_surrogates(data)
         return text(mended) if mended is not None else None
+
+
+def object_of(members: Mapping[str, msgspec.Raw]) -> bytes:
+    """An object of these members.  The bytes of their values are not touched; names are written as by `encode`."""
+    if all(map(str.isascii, members)):
+        return _encode(members)
+    return b"{" + b",".join([encode(name) + b":" + bytes(value) for name, value in members.items()]) + b"}"
 
 
 def typed(shape: type[T]) -> Typed[T]:

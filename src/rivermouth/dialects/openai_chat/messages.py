@@ -140,6 +140,9 @@ ROLE_PARTS: Final[dict[Role, frozenset[str]]] = {
 }
 
 
+_WORDS: Final = (Text, Refusal, Reasoning)
+
+
 def _content(shape: MessageShape, role: Role, at: str) -> tuple[Part, ...]:
     """The parts of `content`; an assistant may have none."""
     content = shape.content
@@ -151,7 +154,7 @@ def _content(shape: MessageShape, role: Role, at: str) -> tuple[Part, ...]:
         parts: tuple[Part, ...] = (Text(content),)
     else:
         parts = tuple(_part(part, role, f"{at}.content[{i}]") for i, part in enumerate(content))
-    kept = tuple(p for p in parts if not isinstance(p, Text | Refusal | Reasoning) or p.text)
+    kept = tuple([p for p in parts if not isinstance(p, _WORDS) or p.text])
     return (*kept, Refusal(shape.refusal)) if shape.refusal else kept
 
 

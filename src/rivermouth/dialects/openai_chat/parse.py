@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 
 from rivermouth.dialects.dialect import Route
@@ -43,6 +44,8 @@ _HINTS: Final = frozenset(
 )
 _READ: Final = _HINTS.union(ChatRequest.__struct_fields__)
 
+_SAMPLING: Final = frozenset(Sampling.__struct_fields__)
+_ANY_SAMPLING: Final = Sampling()
 _TOOL_TYPES: Final = ("function", "custom")
 
 
@@ -74,7 +77,7 @@ def parse_request(body: bytes, route: Route, path_model: str | None) -> Request:
         tool_choice=choice,
         parallel_tools=False if legacy else wire.parallel_tool_calls,
         response_format=_format(wire.response_format),
-        sampling=Sampling(**{name: getattr(wire, name) for name in Sampling.__struct_fields__}),
+        sampling=_sampling(wire, fields),
         thinking=_thinking(wire),
         user=wire.user or wire.safety_identifier,
         metadata=wire.metadata,
@@ -84,8 +87,15 @@ def parse_request(body: bytes, route: Route, path_model: str | None) -> Request:
     )
 
 
+def _sampling(wire: ChatRequest, fields: Collection[str]) -> Sampling:
+    said = _SAMPLING.intersection(fields)
+    return Sampling(**{name: getattr(wire, name) for name in said}) if said else _ANY_SAMPLING
+
+
 def _untranslatable(wire: ChatRequest) -> tuple[str, ...]:
     """Fields that only a server of this very dialect can honour: tools that it runs itself, spoken answers."""
+    if not wire.tools and not wire.modalities:
+        return ()
     hosted = [f"tools[{i}]" for i, tool in enumerate(wire.tools or ()) if tool.type not in _TOOL_TYPES]
     spoken = ["modalities"] if any(m != "text" for m in wire.modalities or ()) else []
     return (*hosted, *spoken)

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from math import ceil
 
-from rivermouth.ir.allowance import Allowance, Quota
+from rivermouth.ir.allowance import Allowance
 
 
 def limit_headers(allowance: Allowance, now_ns: int) -> Mapping[str, str]:
     """A reset is a span, as in "17s" or "1m1s"."""
-    return {
-        name: value
-        for what, quota in (("requests", allowance.requests), ("tokens", allowance.tokens))
-        if quota is not None
-        for name, value in _of(what, quota)
-    }
-
-
-def _of(what: str, quota: Quota) -> Iterator[tuple[str, str]]:
-    yield f"x-ratelimit-limit-{what}", str(quota.limit)
-    yield f"x-ratelimit-remaining-{what}", str(quota.remaining)
-    yield f"x-ratelimit-reset-{what}", _span(ceil(quota.reset_s))
+    said = {}
+    for what, quota in (("requests", allowance.requests), ("tokens", allowance.tokens)):
+        if quota is not None:
+            said[f"x-ratelimit-limit-{what}"] = str(quota.limit)
+            said[f"x-ratelimit-remaining-{what}"] = str(quota.remaining)
+            said[f"x-ratelimit-reset-{what}"] = _span(ceil(quota.reset_s))
+    return said
 
 
 def _span(seconds: int) -> str:

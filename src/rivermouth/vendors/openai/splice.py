@@ -21,14 +21,16 @@ def members(data: bytes) -> Members:
 
 def write(fields: Mapping[str, json.Raw]) -> bytes:
     """An object of these members; their bytes are not touched."""
-    return b"{" + b",".join(json.encode(name) + b":" + bytes(value) for name, value in fields.items()) + b"}"
+    return json.object_of(fields)
 
 
 def replace_member(data: bytes, name: str, value: bytes) -> bytes:
     """The object with the member's value replaced; as it was if it has no such member."""
     fields = members(data)
-    if name not in fields:
-        return data
+    return _replaced(data, fields, name, value) if name in fields else data
+
+
+def _replaced(data: bytes, fields: Members, name: str, value: bytes) -> bytes:
     wanted = {**fields, name: json.Raw(value)}
     old = bytes(fields[name])
     for head in _heads(name):
@@ -59,7 +61,7 @@ def set_member(data: bytes, name: str, value: bytes) -> bytes:
     """The object with the member replaced, or added at its end."""
     fields = members(data)
     if name in fields:
-        return replace_member(data, name, value)
+        return _replaced(data, fields, name, value)
     comma = b"," if fields else b""
     return data.rstrip()[:-1].rstrip() + comma + json.encode(name) + b":" + value + b"}"
 
@@ -71,7 +73,6 @@ def _heads(name: str) -> tuple[bytes, bytes]:
 
 def _same(data: bytes, wanted: Members) -> bool:
     try:
-        found = members(data)
+        return members(data) == wanted
     except WireError:
         return False
-    return found.keys() == wanted.keys() and all(bytes(found[name]) == bytes(wanted[name]) for name in found)
