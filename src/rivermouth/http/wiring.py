@@ -112,6 +112,7 @@ class Wiring:
             new_id=Ids(),
             clock_ns=time.time_ns,
             pseudonym=self._services.pseudonyms.of,
+            secrets=config.secrets,
             body_limit_bytes=config.http.body_limit_bytes,
             body_limit_s=BODY_LIMIT_S,
             logging=logging,
