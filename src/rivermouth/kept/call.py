@@ -82,6 +82,10 @@ class KeptCall:
         return self._ended
 
     @property
+    def whole(self) -> bool:
+        return self._ended is not None and not self._ended.failed
+
+    @property
     def kept(self) -> bool:
         """Nobody has forbidden it, and nobody has deleted it."""
         return self.wanted and self._longest_s > 0
@@ -230,19 +234,24 @@ class KeptSink:
         if last:
             data, ended = self._kept.last(data)
         if ended is not None:
-            await self._kept.end(ended)
+            await self._end(ended)
         self.started = self.told = True
         await self._sink.send(data, last=last, head=head)
 
     async def document(self, body: bytes, *, head: Head) -> None:
         self.started = True
-        await self._kept.end(Ended(body, 0))
+        await self._end(Ended(body, 0))
         await self._sink.document(body, head=head)
 
     async def fail(self, error: ApiError) -> None:
         self._kept.refuse(error)
         self.started = True
         await self._sink.fail(error)
+
+    async def _end(self, ended: Ended) -> None:
+        """A cancel that comes while it is stored comes too late: the call ends as its answer says."""
+        with self._kept.call.interrupt.held():
+            await self._kept.end(ended)
 
     def _wait(self, data: bytes) -> bool:
         """Not before the first news: `send` looks for them."""
