@@ -1,12 +1,13 @@
 """uvicorn's HTTP/1.1 protocol with the bounds of a server that strangers can reach.
 
-uvicorn leaves five things open.  A head may have any size and take any time: here it has `HEAD_CAP_BYTES` and
+uvicorn leaves six things open.  A head may have any size and take any time: here it has `HEAD_CAP_BYTES` and
 `HEAD_S`.  Bytes that are no request are answered with 400 even while an earlier request is being answered, so the 400
 would stand in the middle of that answer (F14): here the connection is closed instead.  A request that offers another
 protocol (curl and Java do so with h2c) loses its body, which would then be read as the next request: here the offer is
 declined, as HTTP allows.  When the client leaves, only the
 newest of several pipelined requests is told, and the one that runs would go on to its end (F31): here all are.  And a
-client of HTTP/1.0, which proxies may be, gets chunks that it cannot read: here it gets the bytes (`unframed`).
+client of HTTP/1.0, which proxies may be, gets chunks that it cannot read: here it gets the bytes (`unframed`).  What
+waits for a client that reads no more would wait for ever, with its socket: here for `STALL_S`.
 
 An application behind it finds ways past ASGI's messages in `scope["extensions"]`: to hang up, to write, to have the
 body, to be told that the client has left.  They know the request's cycle and it knows the scope, so whoever is done
@@ -25,6 +26,8 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 HEAD_CAP_BYTES: Final = 64 * 1024
 HEAD_S: Final = 60.0
+STALL_S: Final = 600.0
+"""How long a client may take nothing of what waits for it."""
 HANG_UP: Final = "rivermouth.hang_up"
 """The extension of the scope by which an application closes the connection at once, whatever waits to be sent."""
 
@@ -125,6 +128,7 @@ class Protocol(HttpToolsProtocol):
         self._earlier: list[RequestResponseCycle] = []
         self._head_bytes = 0
         self._head_clock: asyncio.TimerHandle | None = None
+        self._stall_clock: asyncio.TimerHandle | None = None
         self._leaving: dict[RequestResponseCycle, Callable[[], None]] = {}
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -133,8 +137,17 @@ class Protocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._head_ends()
+        self._stall_ends()
         self._client_left()
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._stall_begins()
+
+    def resume_writing(self) -> None:
+        self._stall_ends()
+        super().resume_writing()
 
     def data_received(self, data: bytes) -> None:
         self._unset_keepalive_if_required()
@@ -230,6 +243,22 @@ class Protocol(HttpToolsProtocol):
         if self._head_clock is not None:
             self._head_clock.cancel()
             self._head_clock = None
+
+    def _stall_begins(self) -> None:
+        waits_bytes = self.transport.get_write_buffer_size()
+        self._stall_clock = self.loop.call_later(STALL_S, self._stalls, waits_bytes)
+
+    def _stall_ends(self) -> None:
+        if self._stall_clock is not None:
+            self._stall_clock.cancel()
+            self._stall_clock = None
+
+    def _stalls(self, waited_bytes: int) -> None:
+        """Whoever has taken something since is slow, and no more."""
+        if self.transport.get_write_buffer_size() < waited_bytes:
+            self._stall_begins()
+        else:
+            self._hang_up()
 
     def _refuse(self, status: bytes) -> None:
         """The head is not within its bounds: an answer without words, unless another one stands in its place."""
