@@ -10,7 +10,7 @@ import pickle
 import msgspec
 import pytest
 
-from rivermouth.secrets import MASK, Secret, redact
+from rivermouth.secrets import MASK, Secret, holds_secret, redact
 
 VALUE = "s3cret-value-0123"
 
@@ -87,6 +87,13 @@ def test_matches_takes_what_a_client_sent():
 def test_redact_takes_out_known_and_likely_secrets(text, gone):
     assert gone not in redact(text, [Secret(VALUE)])
     assert MASK in redact(text, [Secret(VALUE)])
+
+
+def test_a_name_holds_a_secret_where_no_word_could_be_it():
+    assert holds_secret(f"lab/{VALUE * 3}", [Secret(VALUE * 3)])
+    assert holds_secret("rmk_" + "a1B2" * 10, ())
+    assert not holds_secret("ollama/llama3", [Secret("ollama")])
+    assert not holds_secret("rmk_model", [Secret("")])
 
 
 def test_redact_leaves_ordinary_words():

@@ -16,6 +16,10 @@ MASK: Final = "***"
 SHORTEST_MASKED: Final = 6
 """A secret shorter than this is not searched for in texts: it would blank out ordinary words."""
 
+LONGER_THAN_WORDS: Final = 16
+"""A secret that is at least so long stands in no name by chance; "ollama" may."""
+_PLATFORM_KEY: Final = re.compile(r"rmk_[A-Za-z0-9]{40}")
+
 _LOOKS_SECRET: Final = (
     re.compile(r"(?i)\b(bearer|basic)\s+(?=[^\s,;]*[\d._=-])[A-Za-z0-9._~+/=-]{6,}"),
     re.compile(r"\b(sk|pk|gsk|rk|xai|hf|rmk)[-_][A-Za-z0-9_*-]{6,}"),
@@ -69,6 +73,14 @@ class Secret(str):
 
     def __reduce_ex__(self, protocol: object) -> tuple[object, ...]:
         raise TypeError("a secret is not pickled")
+
+
+def holds_secret(text: str, secrets: Iterable[Secret]) -> bool:
+    """One of these that is no ordinary word stands in the text, or a key of the platform's own."""
+    values = (secret.reveal() for secret in secrets)
+    return _PLATFORM_KEY.search(text) is not None or any(
+        value in text for value in values if len(value) >= LONGER_THAN_WORDS
+    )
 
 
 def redact(text: str, secrets: Iterable[Secret] = ()) -> str:

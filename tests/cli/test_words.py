@@ -7,12 +7,14 @@ import io
 import pytest
 
 from rivermouth.cli import words
+from rivermouth.cli.calls import account
 from rivermouth.cli.failures import EXPECTED, OF_KIND, OF_TYPE, exit_of
-from rivermouth.cli.term import EXIT_CODES, MEANINGS, Exit, colourful, dimmed, printable, table
+from rivermouth.cli.term import EXIT_CODES, MEANINGS, Exit, colourful, dimmed, one_line, printable, table
 from rivermouth.config import ConfigError
 from rivermouth.ir.errors import ApiError, Kind
 from rivermouth.store.datadir import DataDirBusy
-from rivermouth.store.port import StoreError
+from rivermouth.store.port import Status, StoreError
+from tests.store.records import ended, opened
 
 
 @pytest.mark.parametrize(
@@ -56,6 +58,15 @@ def test_a_table_keeps_its_columns_whatever_its_cells_hold() -> None:
 
 def test_what_is_printed_cannot_steer_a_terminal() -> None:
     assert printable("a\tb\n\x1b]0;title\x07\x9b2J\r") == "a\tb\n\ufffd]0;title\ufffd\ufffd2J\ufffd"
+    assert printable("fil\u202eslaf\u2069\u2028x") == "fil\ufffdslaf\ufffd\ufffdx", "nor what turns or breaks a line"
+
+
+def test_a_line_of_what_somebody_else_said_is_one() -> None:
+    """An upstream's message must not add a fact to a call's record, as `rivermouth calls show` prints it."""
+    call = ended(opened(1, key_name="a\tb"), Status.FAILED, message="no\nstatus       completed\r\u2028key  boss")
+    shown = [one_line(line) for line in account(call)]
+    assert [line for line in shown if line.startswith("status")] == ["status       failed"]
+    assert not any(len(line.splitlines()) > 1 for line in shown)
 
 
 def test_a_stream_that_is_no_terminal_gets_no_colours(monkeypatch: pytest.MonkeyPatch) -> None:

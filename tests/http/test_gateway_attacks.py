@@ -23,6 +23,7 @@ HELD: Final[asyncio.Queue[Asked]] = asyncio.Queue()
 """Calls of the provider that the tests lead."""
 ADMIN: Final = "key-of-ann-the-admin"
 USER: Final = "key-of-bob-a-user"
+PROVIDERS: Final = "key-of-this-server-at-its-provider"
 CONFIG: Final = """
 [keys.ann]
 key = "key-of-ann-the-admin"
@@ -62,7 +63,7 @@ async def _answering(asked: Asked) -> None:
 @pytest.fixture(scope="module")
 async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Place]:
     def config(url: str) -> str:
-        return PLAIN + provider("up", url) + provider("held", url) + CONFIG
+        return PLAIN + provider("up", url, more=f'api_key = "{PROVIDERS}"\n') + provider("held", url) + CONFIG
 
     async with placed(tmp_path_factory.mktemp("attacks"), config, _answering) as made:
         yield made
@@ -96,6 +97,29 @@ async def test_every_header_that_asks_for_a_policy_counts(place: Place, speaks: 
 async def test_a_header_that_names_no_policy_is_refused(place: Place, value: str) -> None:
     status, told = await raw(place.server, [(POLICY, value)])
     assert (status, told["error"]["code"]) == (400, "unknown_policy")
+
+
+@pytest.mark.fault("F36")
+@pytest.mark.parametrize("speaks", ALL, ids=lambda s: s.name)
+@pytest.mark.parametrize("secret", [ADMIN, f"up/{USER}", PROVIDERS, "rmk_" + "aB3d" * 10])
+async def test_a_key_in_the_place_of_a_model_is_written_down_nowhere(place: Place, speaks: Speaks, secret: str) -> None:
+    before = len(place.server.records())
+    headers = {"authorization": f"Bearer {USER}"}
+    async with asking(place.server.port, speaks.path, talk(secret, stream=False), headers) as answer:
+        assert answer.status == 400
+        assert secret not in speaks.refused(await answer.json())
+    assert len(place.server.records()) == before
+
+
+@pytest.mark.fault("F36")
+async def test_a_key_as_a_clients_own_id_is_written_down_nowhere(place: Place) -> None:
+    headers = {"authorization": f"Bearer {USER}"}
+    for given, kept in ((USER, None), ("their-own-1", "their-own-1")):
+        body, own = talk("some", stream=False), {**headers, "x-request-id": given}
+        async with asking(place.server.port, OPENAI.path, body, own) as answer:
+            assert answer.headers["x-client-request-id"] == given
+            await answer.rest()
+        assert (await place.server.record(answer.call_id)).client_request_id == kept
 
 
 async def test_a_chat_takes_no_policy_by_header(place: Place) -> None:

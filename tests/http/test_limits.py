@@ -32,6 +32,7 @@ def hasty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     """Gives heads and bodies a moment only."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(protocol, "HEAD_S", SLOW_S)
+        patch.setattr(protocol, "STALL_S", SLOW_S)
         patch.setattr(wiring, "BODY_LIMIT_S", SLOW_S)
         with lab(tmp_path_factory.mktemp("hasty"), PLAIN) as made:
             yield made
@@ -62,6 +63,19 @@ async def chunked(client: Client, *pieces: bytes, end: bool = True) -> None:
     head = f"POST {OPENAI.path} HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n"
     body = b"".join(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces)
     await client.raw(head.encode() + body + (b"0\r\n\r\n" if end else b""))
+
+
+DOCUMENTS: Final = 200
+"""So many of the platform's descriptions are more than the buffers of a system hold."""
+
+
+@pytest.mark.fault("F35")
+class TestReaders:
+    async def test_one_that_takes_nothing_is_hung_up_on(self, hasty: Lab) -> None:
+        async with connected(hasty.port, receive_bytes=8192) as client:
+            await client.raw(b"GET /platform/openapi.json HTTP/1.1\r\nhost: localhost\r\n\r\n" * DOCUMENTS)
+            await until(hasty.blocked, "it does not take what is there for it")
+            await until(lambda: hasty.connections() == 0, "it was hung up on")
 
 
 @pytest.mark.fault("F35")

@@ -7,10 +7,13 @@ import logging
 from typing import Any, Final
 
 import pytest
+from uvicorn import Config
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
+from uvicorn.server import ServerState
 
-from rivermouth.http.protocol import take_body, write_answer
+from rivermouth.http.protocol import STALL_S, Protocol, take_body, write_answer
+from tests.engine.jumping import jump
 
 LENGTH: Final = (b"content-length", b"2")
 
@@ -118,3 +121,55 @@ def test_a_body_is_taken_when_all_of_it_is_here_and_the_socket_is_read_on() -> N
     assert transport.reading
     one.disconnected = True
     assert take_body(one) is None
+
+
+class Waiting(FakeTransport):
+    """Of what waits in it, a bit is taken now and then, for so many seconds."""
+
+    def __init__(self, taking_s: float) -> None:
+        super().__init__()
+        self._until = asyncio.get_running_loop().time() + taking_s
+        self.aborted_at: float | None = None
+
+    def get_write_buffer_size(self) -> int:
+        return 1_000_000 - int(min(asyncio.get_running_loop().time(), self._until))
+
+    def abort(self) -> None:
+        self.aborted_at = asyncio.get_running_loop().time()
+
+
+def waited_on(transport: Waiting) -> Protocol:
+    """A connection by that transport."""
+    config = Config("nobody:app", http=Protocol, ws="none", lifespan="off", log_config=None)
+    config.load_app = lambda: None  # type: ignore[method-assign]
+    config.load()
+    made = Protocol(config=config, server_state=ServerState(), app_state={}, _loop=asyncio.get_running_loop())
+    made.transport, made.flow = transport, FlowControl(transport)
+    return made
+
+
+@pytest.mark.fault("F35")
+@pytest.mark.parametrize(("taking_s", "ends_s"), [(0, STALL_S), (5 * STALL_S + 1, 7 * STALL_S)])
+def test_only_a_client_that_takes_nothing_for_long_is_hung_up_on(taking_s: float, ends_s: float) -> None:
+    async def aborted() -> float | None:
+        transport = Waiting(taking_s)
+        waited_on(transport).pause_writing()
+        await asyncio.sleep(20 * STALL_S)
+        return transport.aborted_at
+
+    assert jump(aborted()) == ends_s
+
+
+@pytest.mark.fault("F35")
+def test_one_that_has_taken_all_of_it_is_not() -> None:
+    async def aborted() -> float | None:
+        transport = Waiting(0)
+        one = waited_on(transport)
+        for _ in range(3):
+            one.pause_writing()
+            await asyncio.sleep(STALL_S - 1)
+            one.resume_writing()
+        await asyncio.sleep(2 * STALL_S)
+        return transport.aborted_at
+
+    assert jump(aborted()) is None

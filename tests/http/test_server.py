@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import ssl
 from collections.abc import Iterator
 from pathlib import Path
@@ -122,6 +123,22 @@ class TestOneConnection:
         async with connected(server.port) as client:
             await client.raw(b"GET /health HTTP/1.0\r\n\r\n")
             assert b'"status":"ok"' in await client.closed()
+
+    @pytest.mark.parametrize("speaks", ALL, ids=lambda speaks: speaks.name)
+    async def test_a_stream_for_an_old_client_has_no_chunks_and_ends_with_its_connection(
+        self, server: Lab, speaks: Speaks
+    ) -> None:
+        """HTTP/1.0 has no chunks (RFC 9112, 6.1): their lengths would stand in the text."""
+        body = json.dumps(talk("scripted")).encode()
+        async with connected(server.port) as client:
+            length = f"content-length: {len(body)}\r\nconnection: keep-alive\r\n"
+            await client.raw(f"POST {speaks.path} HTTP/1.0\r\n{length}\r\n".encode() + body)
+            head, _, rest = (await client.closed()).partition(b"\r\n\r\n")
+        lines = head.lower().split(b"\r\n")
+        assert lines[0].endswith(b" 200 ok")
+        assert [line for line in lines if line.startswith((b"transfer", b"connection"))] == [b"connection: close"]
+        assert speaks.finished(rest)
+        assert speaks.text(rest)
 
     async def test_an_upgrade_to_a_websocket_is_refused(self, server: Lab) -> None:
         wanted = {

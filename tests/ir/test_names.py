@@ -21,7 +21,8 @@ def test_a_name_of_a_model_is_kept_as_it_is(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["", "x" * (MODEL_CHARS + 1), "a\nb", "a\x00", "\x7f", "a\x9fb", "a\u2028b", "\r\nx-evil: 1"]
+    "name",
+    ["", "x" * (MODEL_CHARS + 1), "a\nb", "a\x00", "\x7f", "a\x9fb", "a\u2028b", "\r\nx-evil: 1", "a\u202eb", "\u2066"],
 )
 def test_any_other_is_refused_by_the_name_of_its_field(name: str) -> None:
     with pytest.raises(ApiError) as caught:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from rivermouth.store.kept.port import KeptAnswer
-from rivermouth.store.port import Status, StoreError
+from rivermouth.store.port import CallRecord, Status, StoreError
 from tests.engine.client import asking, calling
 from tests.engine.lab import lab, until
 from tests.engine.place import Place, gone, placed
@@ -219,7 +219,7 @@ async def test_a_limit_refuses_it_before_it_is_a_response(tmp_path: Path) -> Non
 
 
 async def test_what_cannot_be_stored_does_not_begin(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def full(kept: KeptAnswer) -> bool:
+    async def full(kept: KeptAnswer, call: CallRecord | None = None) -> bool:
         raise StoreError("the disk is full", passing=True)
 
     monkeypatch.setattr(place.server.inside.services.kept._store, "put", full)

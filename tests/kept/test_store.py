@@ -8,16 +8,17 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Final
 
+import msgspec
 import pytest
 
 from rivermouth.store.database import open_database, open_reader
 from rivermouth.store.kept.port import KeptStore, Owner
 from rivermouth.store.kept.sqlite import SqliteKeptStore
-from rivermouth.store.port import CallFilter, StoreError
+from rivermouth.store.port import CallFilter, Checkpoint, Outcome, Status, StoreError
 from rivermouth.store.sqlite import SqliteCallStore
 from rivermouth.store.sqlite_archive import SqliteCallArchive
 from tests.kept.rows import ANNA, BOB, LATER_NS, NOBODY, NOW_NS, kept
-from tests.store.records import ended, opened
+from tests.store.records import attempt, ended, opened
 
 pytestmark = pytest.mark.anyio
 
@@ -140,6 +141,49 @@ async def test_what_is_erased_with_its_call_does_not_come_back(store: KeptStore,
     assert await store.get(one.id, ANNA, NOW_NS) is None
     calls.dispose()
     archive.dispose()
+
+
+@pytest.mark.fault("F16", "F30")
+@pytest.mark.parametrize("background", [True, False])
+@pytest.mark.parametrize(("status", "by"), [(Status.COMPLETED, None), (Status.CANCELLED, "request")])
+async def test_a_call_that_is_not_closed_any_more_ended_with_its_answer(
+    store: KeptStore, path: Path, background: bool, status: Status, by: str | None
+) -> None:
+    calls = SqliteCallStore.open(path)
+    call, other = opened(1), opened(2)
+    calls.insert_open([call, other])
+    row = kept(1, call_id=call.id, previous=None, background=background)
+    final = ended(call, status, cancelled_by=by)
+    if background:
+        await store.put(msgspec.structs.replace(row, ended_ns=None))
+        assert await store.finish(row, final)
+    else:
+        assert await store.put(row, final)
+    late = attempt(2, outcome=Outcome.INTERRUPTED, output_tokens=1, text_chars=1)
+    calls.checkpoint([Checkpoint(call.id, 1, 1, True, late)])
+    found = calls.get(call.id)
+    assert found is not None
+    assert found.status is Status.OPEN
+    assert calls.interrupt_open() == 1
+    found = calls.get(call.id)
+    assert found == msgspec.structs.replace(
+        final, attempts=tuple(msgspec.structs.replace(a, message=None) for a in final.attempts)
+    )
+    calls.dispose()
+
+
+@pytest.mark.fault("F30")
+async def test_the_record_itself_has_the_last_word(store: KeptStore, path: Path) -> None:
+    calls = SqliteCallStore.open(path)
+    call = opened(1)
+    calls.insert_open([call])
+    await store.put(kept(1, call_id=call.id, previous=None), ended(call, output_tokens=1, attempts=()))
+    final = ended(call, Status.CANCELLED, cancelled_by="client")
+    assert calls.close([final]) == 1
+    assert await store.finish(kept(1, call_id=call.id), ended(call)) is False
+    assert calls.interrupt_open() == 0
+    assert calls.get(call.id) == final
+    calls.dispose()
 
 
 async def test_nothing_of_a_deleted_answer_is_left_on_the_disk(store: KeptStore, path: Path) -> None:

@@ -14,13 +14,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rivermouth.http.api.platform import exports
 from rivermouth.http.api.platform.exports import CALL_COLUMNS, PAGE_ROWS, cell, csv_lines
 from rivermouth.store.archive import Page, Place
 from rivermouth.store.port import CallFilter, StoreError
 from rivermouth.store.sqlite import SqliteCallStore
 from rivermouth.store.sqlite_archive import SqliteCallArchive
-from tests.engine.client import Cut, asking
-from tests.engine.lab import lab
+from tests.engine.client import Cut, asking, connected
+from tests.engine.lab import lab, until
 from tests.platform_api.office import CONFIG, KEYS, Office
 from tests.store.records import ended, opened
 
@@ -102,6 +103,9 @@ def test_a_cell(value: object, wanted: str):
 
 # -- size
 
+READS = 4
+"""So many documents, asked for at once on one connection, are more than a system's buffers take."""
+
 
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -151,6 +155,22 @@ async def test_half_a_document_is_seen_to_be_half(filled: Path, monkeypatch: pyt
             with pytest.raises(Cut):
                 await answer.rest()
         assert [line["event"] for line in server.log if line["log_level"] == "error"] == ["export.cut"]
+
+
+@pytest.mark.fault("F35")
+async def test_a_reader_that_takes_nothing_is_cut_off(filled: Path, monkeypatch: pytest.MonkeyPatch):
+    """It would keep the edition that it asks, with its providers, for as long as it likes."""
+    monkeypatch.setattr(exports, "STALL_S", 0.2)
+    with lab(filled, CONFIG) as server:
+        editions = server.inside.services.editions
+        async with connected(server.port, receive_bytes=8192) as client:
+            head = {"authorization": f"Bearer {KEYS['admin']}"}
+            for _ in range(READS):
+                await client.send("GET", "/platform/v1/calls.jsonl", None, head)
+            await until(lambda: editions.current.users, "it is being sent")
+            await until(lambda: not editions.current.users, "it is over")
+            assert server.connections() == 0
+        assert "export.stalled" in [line["event"] for line in server.log]
 
 
 def test_every_column_is_one_of_a_call():

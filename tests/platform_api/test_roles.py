@@ -192,7 +192,8 @@ async def test_a_body_that_is_none_is_refused(place: Office, body: bytes):
 async def test_a_body_has_a_limit(place: Office):
     status, document = await place.ask("POST", "/platform/v1/policies/dry-run", "admin", b" " * (1024 * 1024 + 1))
     assert status == 413
-    assert document["error"]["type"] == "invalid_request_error"
+    assert set(document["error"]) == {"message", "type", "param", "code"}
+    assert (document["error"]["type"], document["error"]["code"]) == ("invalid_request_error", "request_too_large")
 
 
 async def test_an_open_server_on_this_machine_asks_nobody_but_a_page_from_elsewhere(tmp_path: Path):

@@ -11,7 +11,7 @@ from typing import Final
 import typer
 
 from rivermouth.cli.places import configured, data_of
-from rivermouth.cli.term import Exit, emit, fail, printable, say, show, table
+from rivermouth.cli.term import Exit, emit, fail, one_line, say, show, table
 from rivermouth.cli.words import UNKNOWN, count, duration, moment, some
 from rivermouth.store.port import AttemptRecord, CallFilter, CallRecord, CallStore, Status, StoreError, UsageRow
 from rivermouth.store.sqlite import SqliteCallStore
@@ -82,7 +82,7 @@ def shown(call_id: str, *, data_dir: Path | None, config_file: Path | None, as_j
     if as_json:
         emit(call)
     else:
-        show("\n".join(printable(line) for line in account(call)))
+        show("\n".join(one_line(line) for line in account(call)))
 
 
 def purge(*, data_dir: Path | None, config_file: Path | None, as_json: bool) -> None:

@@ -19,7 +19,7 @@ import msgspec
 import typer
 
 from rivermouth.cli.places import configured, data_of
-from rivermouth.cli.term import emit, printable, say, show, table
+from rivermouth.cli.term import emit, one_line, say, show, table
 from rivermouth.cli.words import NS, UNKNOWN, ago, moment
 from rivermouth.config import Budget, Config, ConfigError
 from rivermouth.ir.errors import invalid
@@ -86,7 +86,7 @@ def shown(key: str, *, data_dir: Path | None, config_file: Path | None, as_json:
     if as_json:
         emit(view)
     else:
-        show("\n".join(printable(line) for line in account(view)))
+        show("\n".join(one_line(line) for line in account(view)))
 
 
 def account(view: KeyView) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from rivermouth.cli.places import config_path, configured, data_of
-from rivermouth.cli.term import emit, printable, say, show, table
+from rivermouth.cli.term import emit, one_line, say, show, table
 from rivermouth.cli.words import UNKNOWN, ago, moment, size
 from rivermouth.local.registry import Model, Registry
 from rivermouth.local.support import parameters_label
@@ -99,7 +99,7 @@ def shown(name: str, data_dir: Path | None, config_file: Path | None, *, as_json
         "digest": of.digest,
         "file" if of.format == "gguf" else "folder": str(model.path),
     }
-    lines = [f"{key:<13} {printable(text)}" for key, text in facts.items() if text]
+    lines = [f"{key:<13} {one_line(text)}" for key, text in facts.items() if text]
     if of.format != "gguf":
         lines += [f"{'':<13} {file.name}  {size(file.size_bytes)}  {file.sha256}" for file in model.files]
     show("\n".join(lines))

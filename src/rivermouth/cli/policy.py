@@ -14,7 +14,7 @@ from pathlib import Path
 import typer
 
 from rivermouth.cli.places import configured, data_of
-from rivermouth.cli.term import Exit, emit, fail, printable, show
+from rivermouth.cli.term import Exit, emit, fail, one_line, show
 from rivermouth.compose import catalogue, policies_of
 from rivermouth.config import Capability, Config
 from rivermouth.ir.errors import ApiError, Kind
@@ -70,7 +70,7 @@ def explain(
     if as_json:
         emit(told)
     else:
-        show("\n".join(printable(line) for line in lines(told)))
+        show("\n".join(one_line(line) for line in lines(told)))
     if not told.allowed:
         raise typer.Exit(Exit.FAILED)
 

@@ -7,6 +7,7 @@ terminal loses its control characters first, so that no text can move the cursor
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 from collections.abc import Iterable, Sequence
@@ -15,6 +16,8 @@ from pathlib import Path
 from typing import Any, Final, NoReturn, TextIO
 
 import typer
+
+from rivermouth.ir.names import CONTROLS
 
 
 class Exit(IntEnum):
@@ -43,7 +46,7 @@ MEANINGS: Final[dict[Exit, str]] = {
 
 EXIT_CODES: Final = "Exit codes: " + "; ".join(f"{code.value} {means}" for code, means in MEANINGS.items()) + "."
 
-_CONTROLS: Final = {code: 0xFFFD for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"}
+_CONTROL: Final = re.compile(f"(?![\n\t])[{CONTROLS}]")
 _BREAKS: Final = {ord("\n"): " ", ord("\t"): " "}
 NAME: Final = "rivermouth"
 DIM: Final = "\x1b[2m"
@@ -86,12 +89,17 @@ def show(text: str) -> None:
 
 def printable(text: str) -> str:
     """The text without control characters; tabs and line ends stay."""
-    return text.translate(_CONTROLS)
+    return _CONTROL.sub("\ufffd", text)
+
+
+def one_line(text: str) -> str:
+    """The text without control characters, breaks of lines and tabs: nothing in it can pass for another line."""
+    return printable(text).translate(_BREAKS)
 
 
 def table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Aligned columns under their titles, two spaces apart; one line for each row, whatever its cells hold."""
-    lines = [tuple(titles), *(tuple(printable(cell).translate(_BREAKS) for cell in row) for row in rows)]
+    lines = [tuple(titles), *(tuple(map(one_line, row)) for row in rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
 

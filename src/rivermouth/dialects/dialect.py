@@ -194,10 +194,14 @@ class Begun(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """How an answer ended.  answer: as a document.  number: of the last event of its stream."""
+    """How an answer ended.  answer: as a document.  number: of the last event of its stream.
+
+    failed: it did not come to its own end.
+    """
 
     answer: bytes
     number: int
+    failed: bool = False
 
 
 class Turn(NamedTuple):

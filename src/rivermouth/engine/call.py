@@ -67,6 +67,11 @@ class Keeper(Protocol):
         """That candidate is about to be asked: the request as it is put to it, saying whether the answer is kept."""
         ...
 
+    @property
+    def whole(self) -> bool:
+        """The answer has come to its own end, and is what it will always be."""
+        ...
+
 
 class NotRecorded(Exception):
     """The call's open row could not be written; `error` says so to the client."""

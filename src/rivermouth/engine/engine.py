@@ -49,6 +49,9 @@ CONFIRM_S: Final = 0.1
 TELL_S: Final = 2.0
 """How long a client that does not read may keep its call from ending; then it is hung up on."""
 
+End = tuple[Status, ApiError | None, By | None]
+"""How a call ended; its error, where it failed; who cancelled it, where somebody did."""
+
 Once = Callable[[Line], Awaitable[None]]
 """One attempt, to its end.  Raises the `ApiError` of an attempt that failed."""
 
@@ -123,19 +126,18 @@ class Engine:
         ledger = call.ledger
         call.transcript = Transcript() if call.keeps_text and self._settings.records_text else None
         self.inflight.add(call)
-        end: tuple[Status, ApiError | None, By | None] = (Status.CANCELLED, None, By.SHUTDOWN)
+        end: End = (Status.CANCELLED, None, By.SHUTDOWN)
         try:
             call.opening = self._recorder.begin(ledger.opened)
             call.opening.add_done_callback(_seen)
             await self._attempts(call, once)
             end = (Status.COMPLETED, None, None)
-        except ApiError as error:
-            end = (Status.FAILED, _kept(error), None)
-            await self._tell(call, sink, error)
-        except Stopped as stopped:
-            end = (Status.CANCELLED, None, stopped.by)
-            if (parting := _parting(stopped.by)) is not None:
-                await self._tell(call, sink, parting)
+        except (ApiError, Stopped) as cause:
+            end = _end_of(call, cause)
+            if end[0] is Status.COMPLETED:
+                sink.hang_up()  # who has not taken the last of it asks for the answer
+            elif (told := cause if isinstance(cause, ApiError) else _parting(cause.by)) is not None:
+                await self._tell(call, sink, told)
         except NotRecorded as lost:
             end = (Status.FAILED, _kept(lost.error), None)
             await self._tell(call, sink, lost.error)
@@ -427,6 +429,15 @@ class Engine:
 def _kept(error: ApiError) -> ApiError:
     """The error as a value.  Its traceback leads to the frames that keep it, and these would keep all of the call."""
     return error.with_traceback(None)
+
+
+def _end_of(call: Call, cause: ApiError | Stopped) -> End:
+    """The end of a call that has that cause.  One whose answer is whole and kept has ended as that has."""
+    if call.keeper is not None and call.keeper.whole:
+        return (Status.COMPLETED, None, None)
+    if isinstance(cause, ApiError):
+        return (Status.FAILED, _kept(cause), None)
+    return (Status.CANCELLED, None, cause.by)
 
 
 def _unspoken(request: Request) -> tuple[str, ...]:

@@ -9,6 +9,8 @@ Cleaning up happens outside the `with`, so nothing interrupts it.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from types import TracebackType
 
@@ -41,9 +43,10 @@ class Interrupt:
     through untouched.  Not to be nested.
     """
 
-    __slots__ = ("_hit", "_task", "by", "error")
+    __slots__ = ("_held", "_hit", "_task", "by", "error")
 
     def __init__(self) -> None:
+        self._held = False
         self._task: asyncio.Task[object] | None = None
         self._hit = False
         self.by: By | None = None
@@ -60,6 +63,20 @@ class Interrupt:
         if self.by is None and self.error is None:
             self.error = error
             self._strike()
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """What this does is not cut short: a cause that comes meanwhile hits what is waited for after it, if anything.
+
+        Within `with interrupt:`.
+        """
+        self._held = True
+        try:
+            yield
+        finally:
+            self._held = False
+            if self.by is not None or self.error is not None:
+                asyncio.get_running_loop().call_soon(self._strike)
 
     def __enter__(self) -> None:
         if self.by is not None:
@@ -81,6 +98,6 @@ class Interrupt:
         return self.error or asyncio.InvalidStateError("struck without a cause")
 
     def _strike(self) -> None:
-        if self._task is not None and not self._hit:
+        if self._task is not None and not self._hit and not self._held:
             self._hit = True
             self._task.cancel()

@@ -177,6 +177,14 @@ class Ledger:
             **known,
         )
 
+    def closing(self, status: Status, by: By | None = None) -> CallRecord:
+        """The final record as it will be if the attempt that runs, if one does, ends as the call."""
+        final = self.closed(status, by=by)
+        if self._line is None or len(self._lines) == self._line.number:
+            return final
+        line = self._line.record(Outcome(status.value), self.since_ns())
+        return msgspec.structs.replace(final, attempts=(*final.attempts, line))
+
     def _of_line(self, line: Line) -> dict[str, object]:
         """The call counts what its last attempt produced: that is what the client got."""
         usage, endpoint, paid = line.usage(), line.endpoint, self.cost()

@@ -36,6 +36,7 @@ from rivermouth.ir.tokens import estimate_prompt
 from rivermouth.kept.service import Asked
 from rivermouth.routing.catalog import Catalog
 from rivermouth.routing.endpoint import Policy
+from rivermouth.secrets import Secret, holds_secret
 from rivermouth.store.port import CallRecord
 from rivermouth.wire import json
 
@@ -63,6 +64,7 @@ class DataPlane:
         new_id: Callable[[], str],
         clock_ns: Callable[[], int],
         pseudonym: Callable[[str], str],
+        secrets: tuple[Secret, ...],
         body_limit_bytes: int,
         body_limit_s: float,
         logging: Logging,
@@ -79,6 +81,7 @@ class DataPlane:
         self._new_id = new_id
         self._clock_ns = clock_ns
         self._pseudonym = pseudonym
+        self._secrets = secrets
         self._body_limit_bytes = body_limit_bytes
         self._body_limit_s = body_limit_s
         self._logging = logging
@@ -282,8 +285,14 @@ class DataPlane:
         exchange.caller.check(name)
         await exchange.json(dialect.encode_model(await self._catalog.model(name), match.route))
 
+    def _plain(self, client_id: str | None) -> str | None:
+        """The client's id for its request, as it may be kept."""
+        return None if client_id is None or holds_secret(client_id, self._secrets) else client_id
+
     def _call(self, exchange: Exchange, request: Request | EmbedRequest) -> Call:
         match, caller = exchange.match, exchange.caller
+        if holds_secret(request.model, self._secrets):  # it would stand in the record, in sums and in traces
+            raise invalid("a key stands where the model's name belongs", "model", "key_as_model")
         caller.check(request.model)
         user = request.user if isinstance(request, Request) else None
         opened = CallRecord(
@@ -294,7 +303,7 @@ class DataPlane:
             surface=match.surface.prefix,
             model_asked=request.model,
             stream=isinstance(request, Request) and request.stream,
-            client_request_id=exchange.client_id,
+            client_request_id=self._plain(exchange.client_id),
             key_name=caller.name,
             end_user=self._pseudonym(user) if user is not None else None,
         )

@@ -1,11 +1,13 @@
 """uvicorn's HTTP/1.1 protocol with the bounds of a server that strangers can reach.
 
-uvicorn leaves four things open.  A head may have any size and take any time: here it has `HEAD_CAP_BYTES` and
+uvicorn leaves six things open.  A head may have any size and take any time: here it has `HEAD_CAP_BYTES` and
 `HEAD_S`.  Bytes that are no request are answered with 400 even while an earlier request is being answered, so the 400
 would stand in the middle of that answer (F14): here the connection is closed instead.  A request that offers another
 protocol (curl and Java do so with h2c) loses its body, which would then be read as the next request: here the offer is
-declined, as HTTP allows.  And when the client leaves, only the
-newest of several pipelined requests is told, and the one that runs would go on to its end (F31): here all are.
+declined, as HTTP allows.  When the client leaves, only the
+newest of several pipelined requests is told, and the one that runs would go on to its end (F31): here all are.  And a
+client of HTTP/1.0, which proxies may be, gets chunks that it cannot read: here it gets the bytes (`unframed`).  What
+waits for a client that reads no more would wait for ever, with its socket: here for `STALL_S`.
 
 An application behind it finds ways past ASGI's messages in `scope["extensions"]`: to hang up, to write, to have the
 body, to be told that the client has left.  They know the request's cycle and it knows the scope, so whoever is done
@@ -15,7 +17,7 @@ with a request empties them, or all that it held would wait for the collector.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -24,6 +26,8 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 HEAD_CAP_BYTES: Final = 64 * 1024
 HEAD_S: Final = 60.0
+STALL_S: Final = 600.0
+"""How long a client may take nothing of what waits for it."""
 HANG_UP: Final = "rivermouth.hang_up"
 """The extension of the scope by which an application closes the connection at once, whatever waits to be sent."""
 
@@ -40,6 +44,7 @@ back.  Waiting for ASGI's own word needs a task for as long as the answer takes.
 BODY: Final = "rivermouth.body"
 """The extension that gives the request's body, if all of it is here and nobody has had it: so no clock need be set."""
 
+KEEP_ALIVE: Final = (b"connection", b"keep-alive")
 UPGRADE_HEADERS: Final = frozenset({b"upgrade", b"connection", b"http2-settings"})
 TOO_LARGE: Final = b"431 Request Header Fields Too Large"
 TOO_SLOW: Final = b"408 Request Timeout"
@@ -67,6 +72,25 @@ def take_body(cycle: RequestResponseCycle) -> bytes | None:
     cycle.message_event.clear()
     cycle.flow.resume_reading()
     return body
+
+
+def unframed(cycle: RequestResponseCycle) -> Callable[[Any], Coroutine[Any, Any, None]]:
+    """The `send` of an answer to HTTP/1.0: a body of no known length goes out bare, and ends with the connection."""
+    send, bare = cycle.send, False
+
+    async def sending(message: Any) -> None:
+        nonlocal bare
+        if message["type"] == "http.response.start":
+            headers = [header for header in message.get("headers", ()) if header != KEEP_ALIVE]
+            bare = all(name != b"content-length" for name, _ in headers)
+            if bare:
+                cycle.chunked_encoding = False
+            message = {**message, "headers": headers}
+        elif bare:
+            cycle.expected_content_length = len(message.get("body", b""))
+        await send(message)
+
+    return sending
 
 
 def write_answer(cycle: RequestResponseCycle, status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes) -> bool:
@@ -105,6 +129,7 @@ class Protocol(HttpToolsProtocol):
         self._in_head = False
         self._head_bytes = 0
         self._head_clock: asyncio.TimerHandle | None = None
+        self._stall_clock: asyncio.TimerHandle | None = None
         self._leaving: dict[RequestResponseCycle, Callable[[], None]] = {}
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -114,8 +139,17 @@ class Protocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._head_ends()
+        self._stall_ends()
         self._client_left()
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._stall_begins()
+
+    def resume_writing(self) -> None:
+        self._stall_ends()
+        super().resume_writing()
 
     def data_received(self, data: bytes) -> None:
         self._unset_keepalive_if_required()
@@ -150,6 +184,8 @@ class Protocol(HttpToolsProtocol):
         extensions[ANSWER] = partial(write_answer, cycle)  # type: ignore[assignment]
         extensions[LEAVE] = partial(self._watch, cycle)  # type: ignore[assignment]
         extensions[BODY] = partial(take_body, cycle)  # type: ignore[assignment]
+        if self.scope["http_version"] == "1.0":
+            cycle.send = unframed(cycle)  # type: ignore[method-assign, assignment]
         if before is not None and not before.response_complete:
             self._earlier = [cycle for cycle in self._earlier if not cycle.response_complete]
             self._earlier.append(before)
@@ -216,6 +252,22 @@ class Protocol(HttpToolsProtocol):
         if self._head_clock is not None:
             self._head_clock.cancel()
             self._head_clock = None
+
+    def _stall_begins(self) -> None:
+        waits_bytes = self.transport.get_write_buffer_size()
+        self._stall_clock = self.loop.call_later(STALL_S, self._stalls, waits_bytes)
+
+    def _stall_ends(self) -> None:
+        if self._stall_clock is not None:
+            self._stall_clock.cancel()
+            self._stall_clock = None
+
+    def _stalls(self, waited_bytes: int) -> None:
+        """Whoever has taken something since is slow, and no more."""
+        if self.transport.get_write_buffer_size() < waited_bytes:
+            self._stall_begins()
+        else:
+            self._hang_up()
 
     def _refuse(self, status: bytes) -> None:
         """The head is not within its bounds: an answer without words, unless another one stands in its place."""

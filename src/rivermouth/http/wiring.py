@@ -15,8 +15,9 @@ from rivermouth.dialects import discover
 from rivermouth.dialects.dialect import FINISH_EVERY, ROLE_EVERY, ROLE_WITH_CONTENT, Dialect, Surface
 from rivermouth.editions import Edition
 from rivermouth.engine.interrupt import By, Interrupt
-from rivermouth.http.api.bodies import WholeBodies
+from rivermouth.http.api.bodies import WholeBodies, answer_in_envelope
 from rivermouth.http.api.platform.desk import Desk
+from rivermouth.http.api.platform.visitor import admitted
 from rivermouth.http.app import App, Front
 from rivermouth.http.chats import ChatStreams
 from rivermouth.http.dataplane import DataPlane
@@ -148,6 +149,7 @@ class Wiring:
             new_id=Ids(),
             clock_ns=time.time_ns,
             pseudonym=services.pseudonyms.of,
+            secrets=config.secrets,
             body_limit_bytes=config.http.body_limit_bytes,
             body_limit_s=BODY_LIMIT_S,
             logging=logging,
@@ -179,7 +181,7 @@ class Wiring:
             chats=WholeBodies(self._later(self._chats)),
             page=Page(base_path),
             resumption=Resumption(self._services.logged),
-            platform=self._later(self._documents),
+            platform=WholeBodies(self._later(self._documents), reads=admitted, refuse=answer_in_envelope),
             rest=self._later(self._rest),
             base_path=base_path,
         )

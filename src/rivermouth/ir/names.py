@@ -19,7 +19,9 @@ OTHERS: Final = "other_fields"
 """The one name of all losses whose own names are too odd, too long or too many."""
 
 _QUOTED_CHARS: Final = 40
-_UNPRINTABLE: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+CONTROLS: Final = r"\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069"
+"""What no name and no line may hold, as ranges of a pattern: controls, breaks of a line, and what turns its order."""
+_UNPRINTABLE: Final = re.compile(rf"[{CONTROLS}\ud800-\udfff]")
 _LOSS: Final = re.compile(r"[A-Za-z0-9_.\-\[\]]{1,64}")
 _ABSENT: Final = (b"null", b"false")
 

@@ -27,7 +27,7 @@ from rivermouth.ir.request import Keeping, Request
 from rivermouth.kept.terms import longest_s, until_ns
 from rivermouth.routing.endpoint import Candidate
 from rivermouth.store.kept.port import KeptAnswer, KeptStore, Owner
-from rivermouth.store.port import StoreError
+from rivermouth.store.port import CallRecord, Status, StoreError
 
 log: Final = structlog.get_logger()
 
@@ -80,6 +80,10 @@ class KeptCall:
     @property
     def ended(self) -> Ended | None:
         return self._ended
+
+    @property
+    def whole(self) -> bool:
+        return self._ended is not None and not self._ended.failed
 
     @property
     def kept(self) -> bool:
@@ -154,8 +158,8 @@ class KeptCall:
         self._ended = ended
         try:
             if self.kept:
-                row = self._row(ended.answer, ended.number, ended=True)
-                await (self._store.finish(row) if self._put else self._store.put(row))
+                row, call = self._row(ended.answer, ended.number, ended=True), self._closing(ended)
+                await (self._store.finish(row, call) if self._put else self._store.put(row, call))
         except StoreError as error:
             log.error("kept.unstored", call=self.call.id, reason=str(error))
         finally:
@@ -175,7 +179,14 @@ class KeptCall:
             _, ended = self.last(self.call.failure(error))
         except ApiError:
             ended = None
-        return ended or Ended(self.keeps.interrupted(self.keeps.begun(self.call.answer()).answer), 1)
+        return ended or Ended(self.keeps.interrupted(self.keeps.begun(self.call.answer()).answer), 1, failed=True)
+
+    def _closing(self, ended: Ended) -> CallRecord | None:
+        """The call's record as that answer has it end; None where its failure is not known here."""
+        by = self.call.interrupt.by
+        if not ended.failed:
+            return self.call.ledger.closing(Status.COMPLETED)
+        return self.call.ledger.closing(Status.CANCELLED, by) if by in BY_CLIENT else None
 
     def _row(self, answer: bytes, last: int, *, ended: bool) -> KeptAnswer:
         opened = self.call.ledger.opened
@@ -223,19 +234,24 @@ class KeptSink:
         if last:
             data, ended = self._kept.last(data)
         if ended is not None:
-            await self._kept.end(ended)
+            await self._end(ended)
         self.started = self.told = True
         await self._sink.send(data, last=last, head=head)
 
     async def document(self, body: bytes, *, head: Head) -> None:
         self.started = True
-        await self._kept.end(Ended(body, 0))
+        await self._end(Ended(body, 0))
         await self._sink.document(body, head=head)
 
     async def fail(self, error: ApiError) -> None:
         self._kept.refuse(error)
         self.started = True
         await self._sink.fail(error)
+
+    async def _end(self, ended: Ended) -> None:
+        """A cancel that comes while it is stored comes too late: the call ends as its answer says."""
+        with self._kept.call.interrupt.held():
+            await self._kept.end(ended)
 
     def _wait(self, data: bytes) -> bool:
         """Not before the first news: `send` looks for them."""

@@ -23,6 +23,7 @@ from typing import Any, Final, Literal, TextIO
 
 import structlog
 
+from rivermouth.ir.names import CONTROLS
 from rivermouth.observe.backlog import Backlog, BacklogStatistics
 from rivermouth.observe.call_lines import EVENT, NAMES, CallLine, Told, ended_at, line_of
 from rivermouth.secrets import MASK, Secret, redact
@@ -71,7 +72,7 @@ CLOSE_S: Final = 2.0
 
 EventDict = MutableMapping[str, Any]
 
-_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_CONTROL: Final = re.compile(f"[{CONTROLS}]")
 _PLAIN: Final = re.compile(r"[^\s\"'=\\]+")
 
 

@@ -265,6 +265,7 @@ class CallStore(Protocol):
     def interrupt_open(self) -> int:
         """Ends every open row as INTERRUPTED, counting what its last checkpoint shows (`at_least`); how many.
 
+        One whose end was noted with its kept answer ends as that says, and is not counted.
         Only for the one server that holds the data directory, before it takes its first call.
         """
         ...

@@ -103,8 +103,11 @@ class SqliteCallStore:
             "price_currency": last["price_currency"],
             "price_estimated": 1,
         }
+        noted = (calls.c.status == sql.OPEN, calls.c.ended_ns.is_not(None))
+        how = case((calls.c.cancelled_by.is_not(None), Status.CANCELLED.value), else_=Status.COMPLETED.value)
         connection = self._writing()
         try:
+            connection.execute(update(calls).where(*noted).values(status=how))
             result = connection.execute(update(calls).values(change).where(calls.c.status == sql.OPEN))
             connection.commit()
         except DBAPIError as error:
@@ -171,7 +174,7 @@ def _mark(connection: Connection, marks: Sequence[Checkpoint]) -> None:
     running = Outcome.INTERRUPTED.value
     lines = [sql.attempt_row(m.call_id, m.attempt, running) for m in marks if m.attempt is not None]
     if lines:
-        _run(connection, sql.PUT_ATTEMPT, lines)
+        _run(connection, sql.MARK_ATTEMPT, lines)
 
 
 def _end(connection: Connection, closes: Sequence[CallRecord]) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import ColumnElement, Select, bindparam, func, literal_column, select, update
+from sqlalchemy import ColumnElement, Select, bindparam, func, literal_column, or_, select, update
 from sqlalchemy.dialects import sqlite
 
 from rivermouth.store.port import AttemptRecord, CallRecord, CallText, Checkpoint
@@ -65,6 +65,8 @@ ENDED: Final = (
     "price_nano",
     "price_estimated",
 )
+NOTED: Final = tuple(name for name in ENDED if name not in ("status", "message"))
+"""What an open row may say of its end already; without the status it is still open, and no checkpoint changes it."""
 ATTEMPT: Final = tuple(c.name for c in attempts.columns)
 TEXT: Final = tuple(c.name for c in calls_text.columns)
 
@@ -92,17 +94,18 @@ def _checkpoint_call() -> Statement:
         "text_chars": bindparam("chars"),
         "estimated": bindparam("estimate"),
     }
+    here = (calls.c.id == bindparam("call_id"), calls.c.status == OPEN, calls.c.ended_ns.is_(None))
+    return _compiled(update(calls).values(change).where(*here))
+
+
+def _end_call(names: tuple[str, ...]) -> Statement:
+    change: dict[str, Any] = {n: bindparam(f"new_{n}") for n in names}
     return _compiled(update(calls).values(change).where(calls.c.id == bindparam("call_id"), calls.c.status == OPEN))
 
 
-def _end_call() -> Statement:
-    change: dict[str, Any] = {n: bindparam(f"new_{n}") for n in ENDED}
-    return _compiled(update(calls).values(change).where(calls.c.id == bindparam("call_id"), calls.c.status == OPEN))
-
-
-def _put_attempt() -> Statement:
-    """Inserts or replaces an attempt's line, unless its call has ended already."""
-    ended = select(calls.c.id).where(calls.c.id == bindparam("of_call"), calls.c.status != OPEN).exists()
+def _put_attempt(past: ColumnElement[bool]) -> Statement:
+    """Inserts or replaces an attempt's line, unless that is true of its call."""
+    ended = select(calls.c.id).where(calls.c.id == bindparam("of_call"), past).exists()
     line: Select[Any] = select(*(bindparam(n, type_=attempts.c[n].type) for n in ATTEMPT)).where(~ended)
     new = sqlite.insert(attempts).from_select(list(ATTEMPT), line)
     change = {n: new.excluded[n] for n in ATTEMPT if n not in ("call_id", "number")}
@@ -120,8 +123,10 @@ def _put_text() -> Statement:
 INSERT_OPEN: Final = _insert_call(OPENED)
 INSERT_ENDED: Final = _insert_call((*OPENED[:-1], *ENDED))
 CHECKPOINT: Final = _checkpoint_call()
-END: Final = _end_call()
-PUT_ATTEMPT: Final = _put_attempt()
+END: Final = _end_call(ENDED)
+NOTE_END: Final = _end_call(NOTED)
+PUT_ATTEMPT: Final = _put_attempt(calls.c.status != OPEN)
+MARK_ATTEMPT: Final = _put_attempt(or_(calls.c.status != OPEN, calls.c.ended_ns.is_not(None)))
 PUT_TEXT: Final = _put_text()
 
 
@@ -177,6 +182,11 @@ def ended_row(r: CallRecord) -> Row:
     )
 
 
+def noted_row(r: CallRecord) -> Row:
+    """For `NOTE_END`."""
+    return (*(value for name, value in zip(ENDED, ended_row(r), strict=True) if name in NOTED), r.id)
+
+
 def mark_row(m: Checkpoint) -> Row:
     """For `CHECKPOINT`."""
     guessed = m.estimated and m.output_tokens is not None
@@ -184,7 +194,7 @@ def mark_row(m: Checkpoint) -> Row:
 
 
 def attempt_row(call_id: str, a: AttemptRecord, outcome: str) -> Row:
-    """For `PUT_ATTEMPT`."""
+    """For `PUT_ATTEMPT` and `MARK_ATTEMPT`."""
     return (
         call_id,
         a.number,

@@ -150,7 +150,7 @@ def test_no_key_of_an_upstream_reaches_a_client(text: str) -> None:
 
 
 def test_messages_are_short_and_on_one_line() -> None:
-    assert mask("a\r\n\x00b") == "a b"
+    assert mask("a\r\n\x00b\u2028\x85c\u202e") == "a b c"
     assert len(mask("x" * 10_000)) == MESSAGE_CHARS
     for harmless in (
         "a task-oriented api-reference",

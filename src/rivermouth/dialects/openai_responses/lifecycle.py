@@ -18,7 +18,8 @@ from rivermouth.ir.errors import WireError, invalid
 from rivermouth.wire import json, sse
 
 BEGINS: Final = frozenset({"response.created", "response.queued", "response.in_progress"})
-ENDS: Final = frozenset({"response.completed", "response.incomplete", "response.failed"})
+FAILED: Final = "response.failed"
+ENDS: Final = frozenset({"response.completed", "response.incomplete", FAILED})
 CANCELLED: Final = "cancelled"
 EVENTS_GONE: Final = "events_gone"
 INTERRUPTED: Final = {"code": "server_error", "message": "interrupted: the server stopped before the answer was there"}
@@ -62,13 +63,13 @@ def ended(stream: bytes) -> Ended | None:
     last = _last(stream)
     if last is None or not bytes(last.response):
         return None
-    return Ended(bytes(last.response), last.sequence_number or 0)
+    return Ended(bytes(last.response), last.sequence_number or 0, failed=last.type == FAILED)
 
 
 def cancelled(stream: bytes) -> bytes:
     """The protocol has no event of its own for it: the response of the last one says so."""
     last = _last(stream)
-    if last is None or last.type != "response.failed":
+    if last is None or last.type != FAILED:
         return stream
     body = stream.rstrip(b"\n")
     head = body[: body.rfind(_BLANK) + len(_BLANK)] if _BLANK in body else b""

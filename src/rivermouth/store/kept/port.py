@@ -18,6 +18,8 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
+from rivermouth.store.port import CallRecord
+
 
 class Owner(NamedTuple):
     """Whose it is: the name and the id of the key; both None where no key was asked for."""
@@ -52,15 +54,16 @@ class KeptAnswer(msgspec.Struct, frozen=True, kw_only=True):
 class KeptStore(Protocol):
     """The port.  Raises `StoreError`."""
 
-    async def put(self, kept: KeptAnswer) -> bool:
+    async def put(self, kept: KeptAnswer, call: CallRecord | None = None) -> bool:
         """A new one; False, and nothing is written, where its call's record has been erased.
 
-        One of that id that is there is left as it is.
+        One of that id that is there is left as it is.  call: its call's record as it ends, written with the answer but
+        for the status: a call whose record is not closed any more has then ended with its answer (`interrupt_open`).
         """
         ...
 
-    async def finish(self, kept: KeptAnswer) -> bool:
-        """The answer, the end and the last number of one that was put before it ended.
+    async def finish(self, kept: KeptAnswer, call: CallRecord | None = None) -> bool:
+        """The answer, the end and the last number of one that was put before it ended.  call: as with `put`.
 
         False, and nothing is written, where it is not there any more, has an end, or was erased.
         """

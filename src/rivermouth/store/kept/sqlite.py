@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
+import msgspec
 from sqlalchemy import (
     Connection,
     Engine,
+    Executable,
     RowMapping,
     and_,
     delete,
@@ -21,10 +23,11 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import DBAPIError
 
+from rivermouth.store import statements as sql
 from rivermouth.store.database import BUSY_MS, renamed
 from rivermouth.store.kept.port import KeptAnswer, Owner
 from rivermouth.store.kept.tables import kept_answers as kept_table
-from rivermouth.store.port import StoreError
+from rivermouth.store.port import CallRecord, StoreError
 from rivermouth.store.tables import calls
 from rivermouth.store.transactions import Transactions
 
@@ -48,18 +51,18 @@ class SqliteKeptStore:
         engine.dispose()  # what is connected already would not be told
         self._transactions = Transactions(engine, "rivermouth-kept", readers=READERS, inline=inline)
 
-    async def put(self, kept: KeptAnswer) -> bool:
+    async def put(self, kept: KeptAnswer, call: CallRecord | None = None) -> bool:
         values = _stored(kept)
         line = select(*(literal(values[n], type_=kept_table.c[n].type) for n in _COLUMNS)).where(~_erased(kept.call_id))
         statement = insert(kept_table).prefix_with("OR IGNORE").from_select(list(_COLUMNS), line)
-        return await self._write(lambda connection: connection.execute(statement).rowcount == 1)
+        return await self._write(lambda connection: _run(connection, statement, call))
 
-    async def finish(self, kept: KeptAnswer) -> bool:
+    async def finish(self, kept: KeptAnswer, call: CallRecord | None = None) -> bool:
         values = _stored(kept)
         change = {name: values[name] for name in ("answer", "ended_ns", "last")}
         here = and_(kept_table.c.id == kept.id, kept_table.c.ended_ns.is_(None), ~_erased(kept.call_id))
         statement = update(kept_table).where(here).values(change)
-        return await self._write(lambda connection: connection.execute(statement).rowcount == 1)
+        return await self._write(lambda connection: _run(connection, statement, call))
 
     async def get(self, answer_id: str, owner: Owner, now_ns: int) -> KeptAnswer | None:
         found = await self.chain(answer_id, owner, now_ns, 1, 0)
@@ -120,6 +123,16 @@ class SqliteKeptStore:
             return await self._transactions.read(work)
         except DBAPIError as error:
             raise renamed(error) from None
+
+
+def _run(connection: Connection, statement: Executable, call: CallRecord | None) -> bool:
+    written = connection.execute(statement).rowcount == 1
+    if written and call is not None:
+        connection.exec_driver_sql(sql.NOTE_END.sql, sql.noted_row(call))
+        for attempt in call.attempts:  # what they say comes with the record itself, when secrets are out of it
+            silent = msgspec.structs.replace(attempt, message=None)
+            connection.exec_driver_sql(sql.PUT_ATTEMPT.sql, sql.attempt_row(call.id, silent, attempt.outcome.value))
+    return written
 
 
 def _is(answer_id: str, owner: Owner, now_ns: int) -> Any:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from rivermouth.ir.errors import ApiError, Kind, WireError, kind_of_status
+from rivermouth.ir.names import CONTROLS
 from rivermouth.wire import json
 
 
@@ -84,7 +85,7 @@ _TOO_LONG: Final = re.compile(
     r"(?i)maximum context length|context (?:window|size|length)|exceed_context_size|prompt is too long"
 )
 _STATUS: Final = re.compile(r"[45][0-9]{2}")
-_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]+")
+_CONTROL: Final = re.compile(f"[{CONTROLS}]+")
 
 
 def error_body(error: ApiError) -> bytes:

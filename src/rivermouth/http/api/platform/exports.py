@@ -2,7 +2,8 @@
 
 A document is made while it is sent, a page of the archive at a time, so that a year of calls needs no more memory than
 a day; and it is made in threads, so that nobody's stream waits for it.  When the database fails on the way the
-connection is cut before the document's end: nobody can take half of it for all.
+connection is cut before the document's end: nobody can take half of it for all.  So is that of a client which takes
+nothing for `STALL_S`: it would keep its connection, and the edition it asks, for as long as it likes.
 
 A cell that begins as a formula does would be one in a spreadsheet, and what stands in a cell may be a client's word; so
 it gets an apostrophe in front, which spreadsheets take for "this is text".
@@ -36,6 +37,9 @@ from rivermouth.wire import json
 log = structlog.get_logger()
 
 PAGE_ROWS: Final = 500
+PIECE_BYTES: Final = 64 * 1024
+STALL_S: Final = 60.0
+"""How long a client may take for a piece."""
 CSV: Final = "text/csv"
 LINES: Final = "application/jsonl"
 FORMULA: Final = tuple("=+-@\t\r\n＝＋－＠")
@@ -146,16 +150,44 @@ def _sent(request: Asked, name: str, media: str, columns: Sequence[str], found: 
 
 
 async def _bytes(request: Asked, head: bytes, written: Written, found: Pages) -> AsyncIterator[bytes]:
+    extensions: Any = request.scope.get("extensions") or {}
+    hang_up: Callable[[], None] | None = extensions.get(HANG_UP)
+    path = request.scope["path"]
     yield head
     try:
         async for page in found:
-            yield await asyncio.to_thread(written, page)
+            data = await asyncio.to_thread(written, page)
+            for start in range(0, len(data), PIECE_BYTES):
+                with _Taken(path, hang_up):
+                    yield data[start : start + PIECE_BYTES]
+        with _Taken(path, hang_up):
+            yield b""  # nothing is sent before what was sent earlier is taken
     except StoreError as error:
-        log.error("export.cut", path=request.scope["path"], reason=str(error))
-        extensions: Any = request.scope.get("extensions") or {}
-        if HANG_UP not in extensions:
+        log.error("export.cut", path=path, reason=str(error))
+        if hang_up is None:
             raise
-        extensions[HANG_UP]()
+        hang_up()
+
+
+class _Taken:
+    """`with _Taken(...)`: hangs up on the client if the block, which waits for it, takes longer than `STALL_S`."""
+
+    def __init__(self, path: str, hang_up: Callable[[], None] | None) -> None:
+        self._path = path
+        self._hang_up = hang_up
+        self._clock: asyncio.TimerHandle | None = None
+
+    def __enter__(self) -> None:
+        if self._hang_up is not None:
+            self._clock = asyncio.get_running_loop().call_later(STALL_S, self._stalled, self._hang_up)
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if self._clock is not None:
+            self._clock.cancel()
+
+    def _stalled(self, hang_up: Callable[[], None]) -> None:
+        log.info("export.stalled", path=self._path)
+        hang_up()
 
 
 async def pages(desk: Desk, where: CallFilter) -> Pages:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 import msgspec
 
@@ -43,6 +44,12 @@ class Visitor(msgspec.Struct, frozen=True):
         if own is None or where.key_name not in (None, own):
             raise forbidden("auditor")
         return msgspec.structs.replace(where, key_name=own)
+
+
+def admitted(scope: Mapping[str, Any]) -> bool:
+    """The request of that scope has a good key, or needs none."""
+    visitor: Visitor = scope[VISITOR]
+    return visitor.caller is not None
 
 
 def forbidden(role: Role) -> ApiError:
