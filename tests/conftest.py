@@ -8,7 +8,9 @@ cannot see is a loop that brings its own sockets (uvloop) and child processes; a
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import importlib
 import ipaddress
 import os
 import signal
@@ -20,9 +22,12 @@ from typing import Any
 
 import pytest
 
-pytest_plugins = ["tests.promises", "tests.thorough"]
+pytest_plugins = ["tests.promises", "tests.thorough", "tests.watchdog"]
 
 MOST_WORKERS = 5
+NOBODY = Path(__file__).with_name("nobody.pem")
+"""The one authority that tests trust by themselves; its key was thrown away.  Reading the system's hundreds takes as
+long as twenty tests, and every client and every server does it anew."""
 FOREIGN_VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR")
 FOREIGN_PREFIXES = (
     *("RIVERMOUTH_", "OPENAI_", "ANTHROPIC_", "OLLAMA_", "GEMINI_", "GOOGLE_", "CO_", "HF_", "AWS_"),
@@ -87,23 +92,53 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Iterator[None]:
+def pytest_collection(session: pytest.Session) -> Iterator[None]:
     """What is collected stays to the end, a million objects of it: the garbage collector need not look at them each
     time that it looks at what a test left."""
     gc.disable()
     try:
+        import_from_my_place_on(session.config)
         yield
     finally:
         gc.enable()
         gc.freeze()
 
 
+def import_from_my_place_on(config: pytest.Config) -> None:
+    """Each worker imports all test modules, beginning at another: what one has compiled the others only read.
+
+    In their common order they would all compile all of it, side by side, and that takes longer than the rest of the
+    collection.  A module that cannot be imported is told of when it is collected.
+    """
+    me: dict[str, Any] | None = getattr(config, "workerinput", None)
+    if me is None or config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
+        return
+    for module in from_my_place(test_modules(Path(__file__).parent), int(me["workerid"][2:]), int(me["workercount"])):
+        with contextlib.suppress(Exception, pytest.skip.Exception):
+            importlib.import_module(module)
+
+
+def test_modules(folder: Path) -> list[str]:
+    """The names that pytest imports them by."""
+    paths = sorted(folder.rglob("test_*.py"))
+    return [".".join(path.relative_to(folder.parent).with_suffix("").parts) for path in paths]
+
+
+def from_my_place(modules: list[str], worker: int, workers: int) -> list[str]:
+    """All of them, in a circle that begins at this worker's share."""
+    begin = len(modules) * worker // workers
+    return modules[begin:] + modules[:begin]
+
+
 @pytest.fixture(autouse=True)
 def network_guard(request: pytest.FixtureRequest) -> Iterator[NetworkGuard]:
-    """Loopback only, unless the test is marked `network`."""
+    """Loopback only, unless the test is marked `network`; then the system's authorities are trusted too."""
     GUARD.tried.clear()
     GUARD.active = request.node.get_closest_marker("network") is None
-    yield GUARD
+    with pytest.MonkeyPatch.context() as patch:
+        if not GUARD.active:
+            patch.delenv("SSL_CERT_FILE", raising=False)
+        yield GUARD
     GUARD.active = False
     assert not GUARD.tried, f"the test reached for the network: {GUARD.tried}"
 
@@ -120,6 +155,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         if user_pip.is_file() and "PIP_CONFIG_FILE" not in os.environ:
             patch.setenv("PIP_CONFIG_FILE", str(user_pip))
         patch.setenv("HOME", str(place))
+        patch.setenv("SSL_CERT_FILE", str(NOBODY))
         for name, below in (("DATA", ".local/share"), ("CONFIG", ".config"), ("CACHE", ".cache"), ("STATE", ".state")):
             patch.setenv(f"XDG_{name}_HOME", str(place / below))
         yield place

@@ -23,7 +23,7 @@ settings.register_profile(
     "steady",
     derandomize=True,
     deadline=None,
-    max_examples=30,
+    max_examples=15,
     database=None,
     suppress_health_check=[HealthCheck.too_slow],
 )

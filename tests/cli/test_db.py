@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sqlite3
 from pathlib import Path
 
@@ -188,8 +187,6 @@ def test_it_is_asked_by_its_address_whatever_name_its_certificate_has(cli: Cli, 
         assert cli("health", "--data-dir", server.data_path).code == 0
         url = f"https://127.0.0.1:{server.port}"
         assert cli("health", "--url", url).code == Exit.UNREACHABLE, "a server that was named proves who it is"
-        os.environ["SSL_CERT_FILE"] = str(cert)
-        try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("SSL_CERT_FILE", str(cert))
             assert cli("health", "--url", url).code == 0
-        finally:
-            del os.environ["SSL_CERT_FILE"]

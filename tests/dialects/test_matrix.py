@@ -229,10 +229,21 @@ def each_way(upstream: str, events: list[Event]) -> Iterator[tuple[str, str, lis
     streamed = heard(upstream, spoken(upstream, events))
     document = whole(upstream, fold(events))
     for client in WAYS:
-        yield client, "stream over stream", heard(client, spoken(client, streamed))
-        yield client, "document over document", unfold(whole(client, document))
-        yield client, "stream over document", heard(client, spoken(client, unfold(document)))
-        yield client, "document over stream", unfold(whole(client, fold(streamed)))
+        yield client, "stream over stream", relayed(client, tuple(streamed))
+        yield client, "document over document", converted(client, document)
+        yield client, "stream over document", relayed(client, tuple(unfold(document)))
+        yield client, "document over stream", converted(client, fold(streamed))
+
+
+@cache
+def relayed(client: str, events: tuple[Event, ...]) -> list[Event]:
+    """What a client hears of a stream; many upstreams say the same of a case."""
+    return heard(client, spoken(client, list(events)))
+
+
+@cache
+def converted(client: str, document: Reply) -> list[Event]:
+    return unfold(whole(client, document))
 
 
 class TestAnswers:
@@ -241,7 +252,11 @@ class TestAnswers:
     @pytest.mark.parametrize("case", ANSWERS)
     def test_every_client_hears_what_the_upstream_said(self, upstream: str, case: str) -> None:
         events: list[Event] = [Start("u", "up-model", 7), *ANSWERS[case]]
+        compared: set[tuple[str, tuple[Event, ...]]] = set()
         for client, how, seen in each_way(upstream, events):
+            if (client, tuple(seen)) in compared:  # it heard the very same another way
+                continue
+            compared.add((client, tuple(seen)))
             can = both(can_of(upstream), can_of(client))
             want = said(unfold(fold(events)), can)[: None if can.choices else 1]
             for choice in want:
@@ -288,9 +303,14 @@ class TestAnswers:
     @pytest.mark.fault("F10")
     def test_a_cut_upstream_is_an_error_for_the_client(self, upstream: str) -> None:
         stream = spoken(upstream, cases.ANSWERS["one_tool"])
+        passed_on: set[tuple[object, ...]] = set()
         for cut in range(0, len(stream) - 20, 23):
             events = heard(upstream, stream[:cut])
-            assert only_error(events).error.kind is Kind.TRUNCATED
+            error = only_error(events).error
+            assert error.kind is Kind.TRUNCATED
+            if (*events[:-1], str(error)) in passed_on:  # within one frame, cuts are the same
+                continue
+            passed_on.add((*events[:-1], str(error)))
             for client in WAYS:
                 only_error(heard(client, spoken(client, events)))
 
