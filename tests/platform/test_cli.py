@@ -100,3 +100,21 @@ async def test_a_server_that_runs_goes_by_what_the_command_wrote(cli: Cli, tmp_p
         views = server.inside.services.platform.keys
         await until(lambda: server.on_loop(views)[0].status == "revoked", "the server has seen that it is revoked")
         assert await status(secret) == 401
+
+
+def test_a_file_that_cannot_be_used_keeps_nobody_from_revoking_in_its_own_place(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("RIVERMOUTH_DATA")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "elsewhere"))
+    file = tmp_path / "rivermouth.toml"
+    file.write_text('data_dir = "data"\n', encoding="utf-8")
+    assert cli("keys", "create", "ci").code == 0
+    file.write_text('data_dir = "data"\n[server]\nprot = 1\n', encoding="utf-8")
+    ran = cli("keys", "revoke", "ci")
+    assert (ran.code, ran.err.splitlines()[-1]) == (0, "The key 'ci' is revoked.")
+    assert "rivermouth.toml:3: server.prot" in ran.err
+    file.write_text('data_dir "data"\n', encoding="utf-8")  # no TOML: nobody knows where
+    assert cli("keys", "revoke", "ci").code == Exit.CONFIG
+    assert cli("keys", "revoke", "ci", "--data-dir", "data").code == 0
+    assert not (tmp_path / "elsewhere").exists()

@@ -18,10 +18,10 @@ from typing import Any, Final, TypeVar
 import msgspec
 import typer
 
-from rivermouth.cli.places import configured, data_of
+from rivermouth.cli.places import config_path, configured, data_of, placed
 from rivermouth.cli.term import emit, printable, say, show, table
 from rivermouth.cli.words import NS, UNKNOWN, ago, moment
-from rivermouth.config import Budget, Config, ConfigError
+from rivermouth.config import Budget, Config, ConfigError, remains
 from rivermouth.ir.errors import invalid
 from rivermouth.platform.changes import NewKey
 from rivermouth.platform.gate import PlatformGate
@@ -188,10 +188,11 @@ def _done(
     try:
         config = configured(config_file)
     except ConfigError as error:
-        if strict:
+        kept = remains(config_path(config_file)) or (Config() if placed(data_dir) else None)
+        if strict or kept is None:  # None: the database of another place would be looked at
             raise
         say(f"Without the configuration, which cannot be used: {error.problems[0]}")
-        config = Config()
+        config = kept
     data = data_of(data_dir, config_file, config=config)
 
     async def run(store: PlatformStore) -> T:
