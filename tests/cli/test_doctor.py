@@ -191,3 +191,28 @@ def test_ps_without_a_server_says_how_to_start_one(cli: Cli, silent: Path) -> No
     assert (ran.code, ran.out) == (6, "")
     assert "rivermouth serve" in ran.err
     assert cli("ps", "--url", "http://127.0.0.1:1").code == 6
+
+
+def test_a_file_that_cannot_be_used_still_says_where_the_data_is(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("RIVERMOUTH_DATA")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "elsewhere"))
+    (tmp_path / "rivermouth.toml").write_text('data_dir = "here"\n[server]\nprot = 1\n', encoding="utf-8")
+    told = json.decode(cli("doctor", "--json").out.encode())
+    findings = {finding["name"]: finding["text"] for finding in told["findings"]}
+    assert findings["data"] == str(tmp_path / "here")
+    assert "config" in told["broken"]
+    assert "provider" not in findings  # the file may have some: nobody knows
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_where_nobody_knows_where_the_data_is_nothing_is_said_of_another_place(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "rivermouth.toml").write_text('data_dir "here"\n', encoding="utf-8")
+    assert "server" in [finding["name"] for finding in json.decode(cli("doctor", "--json").out.encode())["findings"]]
+    monkeypatch.delenv("RIVERMOUTH_DATA")
+    told = json.decode(cli("doctor", "--json").out.encode())
+    assert [finding["name"] for finding in told["findings"]][2:] == ["config", "data"]
+    assert "--data-dir" in told["findings"][-1]["text"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rivermouth.cli.ps import calls, unloaded, with_queues
+from rivermouth.cli.ps import calls, nobody, unloaded, with_queues
 
 NPU: dict[str, Any] = {"model": "a:latest", "device": "NPU", "slots": 1, "active": 1, "waiting": []}
 CPU: dict[str, Any] = {
@@ -35,3 +35,9 @@ def test_another_server_has_no_queues() -> None:
     (told,) = with_queues([{"name": "b"}], [])
     assert told == {"name": "b", "queues": []}
     assert calls(told) == ""
+
+
+def test_who_finds_no_server_is_told_what_may_keep_it_from_one() -> None:
+    assert "Start one: rivermouth serve" in nobody(None)
+    assert nobody("http://127.0.0.1:8080") == nobody(None)  # a killed server leaves its address behind
+    assert "--url https://NAME:PORT" in nobody("https://127.0.0.1:8080")

@@ -206,3 +206,11 @@ def test_a_single_user_s_model_is_loaded_at_once(models: Registry, tiny_file: Pa
     assert wanted_at_once(single, models) is None
     default = msgspec.structs.replace(single, server=ServerConfig(default_model="tiny"))
     assert wanted_at_once(default, models) == "tiny:latest"
+
+
+def test_a_file_that_asks_the_scripted_models_is_refused_by_a_server_without_them(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "rivermouth.toml").write_text('[models.writer]\nendpoints = ["scripted/scripted"]\n', encoding="utf-8")
+    checked = cli("config", "check")
+    assert (checked.code, "warning: models.writer.endpoints[0]: the scripted models" in checked.out) == (0, True)
+    ran = cli("serve", "--port", "0")
+    assert (ran.code, "rivermouth.toml:2: models.writer.endpoints[0]" in ran.err) == (Exit.CONFIG, True)

@@ -442,3 +442,26 @@ def test_a_server_that_speaks_openais_dialect_gets_the_name_of_the_limit_that_al
     text = f'[providers.lab]\ndialect = "openai_chat"\nbase_url = "http://127.0.0.1:1/v1"\n{quirks}'
     config = parse(text, "x.toml", {}, frozenset({"openai_chat"}))
     assert config.providers["lab"].quirks == expected
+
+
+ASKS_SCRIPTED = """
+[endpoints.canned]
+provider = "scripted"
+model = "scripted"
+
+[models.writer]
+endpoints = ["canned", "scripted/scripted-slow", "local/x"]
+"""
+
+
+def test_who_asks_the_scripted_models_needs_a_server_that_has_them(tmp_path: Path):
+    file = tmp_path / "rivermouth.toml"
+    file.write_text(ASKS_SCRIPTED, encoding="utf-8")
+    assert load(file, {}, DIALECTS).models["writer"].endpoints[0] == "canned"
+    with pytest.raises(ConfigError) as caught:
+        load(file, {}, DIALECTS, scripted=False)
+    assert [(p.line, p.key) for p in caught.value.problems] == [
+        (3, "endpoints.canned.provider"),
+        (7, "models.writer.endpoints[1]"),
+    ]
+    assert "rivermouth serve --scripted" in str(caught.value)

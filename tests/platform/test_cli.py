@@ -60,10 +60,12 @@ def test_json_has_the_secret_once(cli: Cli) -> None:
     ("words", "code", "says"),
     [
         (("create", "no good"), Exit.FAILED, "letters, digits"),
-        (("create", "x", "--role", "king"), Exit.FAILED, "king"),
+        (("create", "x", "--role", "king"), Exit.FAILED, "expected one of user, auditor, admin, not 'king'"),
         (("create", "x", "--policy", "eu"), Exit.FAILED, "no policy is called 'eu'"),
         (("create", "x", "--budget", "much"), Exit.USAGE, "50 EUR/month"),
-        (("create", "x", "--budget", "5 EUR/year"), Exit.FAILED, "year"),
+        (("create", "x", "--budget", "50"), Exit.USAGE, "50 EUR/month"),
+        (("create", "x", "--budget", "5 euro"), Exit.USAGE, "50 EUR/month"),
+        (("create", "x", "--budget", "5 EUR/year"), Exit.USAGE, "50 EUR/month"),
         (("create", "x", "--budget", "5 EUR/day", "--zone", "Mars/Olympus"), Exit.FAILED, "Mars/Olympus"),
         (("revoke", "nobody"), Exit.NOT_FOUND, "no key 'nobody'"),
     ],
@@ -100,3 +102,21 @@ async def test_a_server_that_runs_goes_by_what_the_command_wrote(cli: Cli, tmp_p
         views = server.inside.services.platform.keys
         await until(lambda: server.on_loop(views)[0].status == "revoked", "the server has seen that it is revoked")
         assert await status(secret) == 401
+
+
+def test_a_file_that_cannot_be_used_keeps_nobody_from_revoking_in_its_own_place(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("RIVERMOUTH_DATA")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "elsewhere"))
+    file = tmp_path / "rivermouth.toml"
+    file.write_text('data_dir = "data"\n', encoding="utf-8")
+    assert cli("keys", "create", "ci").code == 0
+    file.write_text('data_dir = "data"\n[server]\nprot = 1\n', encoding="utf-8")
+    ran = cli("keys", "revoke", "ci")
+    assert (ran.code, ran.err.splitlines()[-1]) == (0, "The key 'ci' is revoked.")
+    assert "rivermouth.toml:3: server.prot" in ran.err
+    file.write_text('data_dir "data"\n', encoding="utf-8")  # no TOML: nobody knows where
+    assert cli("keys", "revoke", "ci").code == Exit.CONFIG
+    assert cli("keys", "revoke", "ci", "--data-dir", "data").code == 0
+    assert not (tmp_path / "elsewhere").exists()

@@ -86,6 +86,9 @@ async def test_a_key_is_changed_rotated_and_revoked(place: Office):
         "key.created",
     ]
     assert {e["who"] for e in entries} == {"key:ann"}
+    first = entries[-1]["after"]
+    assert first["created_at"] == issued["key"]["created_at"]
+    assert not [name for entry in entries for name in {**(entry["before"] or {}), **entry["after"]} if "_ns" in name]
     change = entries[4]
     assert (change["before"]["models"], change["after"]["models"]) == (["gpt-x"], None)
 
@@ -160,3 +163,21 @@ async def test_the_first_key_of_an_open_server_is_an_admins(tmp_path: Path):
         assert (await place.ask("POST", KEYS, issued["secret"], {"name": "bob"}))[0] == 201
         async with asking(server.port, OPENAI.path, talk("scripted", stream=False)) as answer:
             assert answer.status == 401
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "param", "says"),
+    [
+        (KEYS, {"name": "x y"}, "name", "a key's name has up to 64 letters"),
+        (KEYS, {"name": "x", "role": "boss"}, "role", "expected one of user, auditor, admin, not 'boss'"),
+        (KEYS, {"name": "x", "budget": {"amount": 5, "currency": "euro"}}, "budget.currency", "three capital letters"),
+        (KEYS, {"name": "x", "scopes": ["sing"]}, "scopes[0]", "expected one of generate, embed"),
+        ("/platform/v1/usage?group_by=colour", None, "group_by", "expected one of day, model"),
+        ("/platform/v1/calls?status=odd", None, "status", "expected one of open, "),
+    ],
+)
+async def test_what_cannot_be_is_said_with_what_can(place: Office, path: str, body: Any, param: str, says: str):
+    status, document = await place.ask("GET" if body is None else "POST", path, "admin", body)
+    error = document["error"]
+    assert (status, error["param"]) == (400, param)
+    assert says in error["message"]

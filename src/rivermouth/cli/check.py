@@ -11,7 +11,8 @@ import typer
 
 from rivermouth.cli.places import config_path
 from rivermouth.cli.term import Exit, emit, fail, say, show
-from rivermouth.config import Config, ConfigError, Problem, default_model_doubt, load, without_place
+from rivermouth.config import Config, ConfigError, Problem, default_model_doubt, load, scripted_asked, without_place
+from rivermouth.config.problems import dotted
 from rivermouth.dialects import discover
 
 
@@ -59,6 +60,8 @@ def doubts(config: Config, environ: Mapping[str, str]) -> Iterator[str]:
     doubt = default_model_doubt(config, PERSONAS)
     if doubt is not None:
         yield f"{doubt} (local models are not looked at)"
+    for fault in scripted_asked(config):
+        yield f"{dotted(fault.path)}: {fault.message}"
     for name, key, regions in without_place(config, environ):
         yield f"{name} is off: {key} is set, and {' or '.join(regions)} is not"
     if config.server.allow_open and config.server.keys:

@@ -25,7 +25,7 @@ import typer
 from rivermouth.cli.bots import fault_of
 from rivermouth.cli.client import Client
 from rivermouth.cli.engine_probe import Probe
-from rivermouth.cli.places import addresses, config_path, data_of
+from rivermouth.cli.places import addresses, config_path, data_of, placed
 from rivermouth.cli.reload import STATE_FILE, Standing
 from rivermouth.cli.term import Exit, emit, show, table
 from rivermouth.cli.words import ago, size, some
@@ -37,6 +37,7 @@ from rivermouth.config import (
     ProviderConfig,
     default_model_doubt,
     load,
+    remains,
     without_place,
 )
 from rivermouth.dialects import discover
@@ -94,7 +95,11 @@ def examine(config_file: Path | None, data_dir: Path | None) -> Iterator[Finding
     yield Finding("python", State.OK, text, {"version": platform.python_version(), "executable": sys.executable})
     finding, config = configuration(config_path(config_file))
     yield finding
-    yield from providers(config, os.environ)
+    if finding.state is State.OK:
+        yield from providers(config, os.environ)
+    elif remains(config_path(config_file)) is None and not placed(data_dir):
+        yield Finding("data", State.NOTE, "not looked at: the file may say where it is; --data-dir says it as well")
+        return
     data = data_of(data_dir, config=config)
     yield directory(data)
     yield disk(data)
@@ -113,13 +118,15 @@ def examine(config_file: Path | None, data_dir: Path | None) -> Iterator[Finding
 
 
 def configuration(path: Path | None) -> tuple[Finding, Config]:
-    """The file and its problems; with a broken one the rest is judged by the defaults."""
+    """The file and its problems; with a broken one the rest is judged by the defaults, in the file's own place."""
     file = str(path) if path is not None else None
     try:
         config = load(path, os.environ, frozenset(discover()))
     except ConfigError as error:
         problems = [str(problem) for problem in error.problems]
-        return Finding("config", State.BROKEN, "\n".join(problems), {"file": file, "problems": problems}), Config()
+        return Finding("config", State.BROKEN, "\n".join(problems), {"file": file, "problems": problems}), (
+            remains(path) or Config()
+        )
     return Finding(
         "config", State.OK, file or "none: defaults, and the keys in the environment", {"file": file}
     ), config

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import getpass
+import re
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -18,12 +19,11 @@ from typing import Any, Final, TypeVar
 import msgspec
 import typer
 
-from rivermouth.cli.places import configured, data_of
+from rivermouth.cli.places import config_path, configured, data_of, placed
 from rivermouth.cli.term import emit, one_line, say, show, table
 from rivermouth.cli.words import NS, UNKNOWN, ago, moment
-from rivermouth.config import Budget, Config, ConfigError
-from rivermouth.ir.errors import invalid
-from rivermouth.platform.changes import NewKey
+from rivermouth.config import Budget, Config, ConfigError, remains
+from rivermouth.platform.changes import NewKey, refused
 from rivermouth.platform.gate import PlatformGate
 from rivermouth.platform.keyring import KeyRing
 from rivermouth.platform.service import GRACE_S, Issued, KeyView, PlatformService
@@ -38,6 +38,7 @@ from rivermouth.store.tables import HEAD
 T = TypeVar("T")
 
 DAY_S: Final = 86_400.0
+BUDGET: Final = re.compile(r"([0-9]+(?:[.][0-9]+)?) +([A-Z]{3})(?:/(day|month))?")
 
 
 def create(new: NewKey, *, data_dir: Path | None, config_file: Path | None, as_json: bool) -> None:
@@ -160,17 +161,14 @@ def wanted(
     try:
         return msgspec.convert(fields, NewKey)
     except msgspec.ValidationError as error:
-        text, _, place = str(error).partition(" - at `$.")
-        raise invalid(text, place.rstrip("`") or None) from None
+        raise refused(error) from None
 
 
 def _budget_of(text: str, zone: str) -> dict[str, Any]:
-    amount, _, rest = text.strip().partition(" ")
-    currency, _, period = rest.strip().partition("/")
-    try:
-        return {"amount": float(amount), "currency": currency, "period": period or "month", "zone": zone}
-    except ValueError:
-        raise typer.BadParameter(f"{text!r} is no budget, as in '50 EUR/month'") from None
+    found = BUDGET.fullmatch(text.strip())
+    if found is None:
+        raise typer.BadParameter(f"{text!r} is no budget, as in '50 EUR/month' or '2 EUR/day'")
+    return {"amount": float(found[1]), "currency": found[2], "period": found[3] or "month", "zone": zone}
 
 
 def _done(
@@ -188,10 +186,11 @@ def _done(
     try:
         config = configured(config_file)
     except ConfigError as error:
-        if strict:
+        kept = remains(config_path(config_file)) or (Config() if placed(data_dir) else None)
+        if strict or kept is None:  # None: the database of another place would be looked at
             raise
         say(f"Without the configuration, which cannot be used: {error.problems[0]}")
-        config = Config()
+        config = kept
     data = data_of(data_dir, config_file, config=config)
 
     async def run(store: PlatformStore) -> T:

@@ -31,12 +31,25 @@ def config_path(option: Path | None) -> Path | None:
     return option or (default if default.is_file() else None)
 
 
-def configured(option: Path | None, *, host: str | None = None, port: int | None = None) -> Config:
-    """The configuration of the file, the environment and the command line.  Raises `ConfigError` with every problem."""
+def configured(
+    option: Path | None, *, host: str | None = None, port: int | None = None, scripted: bool = True
+) -> Config:
+    """The configuration of the file, the environment and the command line.  Raises `ConfigError` with every problem.
+
+    scripted: it may ask the scripted models.
+    """
     from rivermouth.config import load, override
     from rivermouth.dialects import discover
 
-    return override(load(config_path(option), os.environ, frozenset(discover()), port=port), host=host, port=port)
+    found = load(config_path(option), os.environ, frozenset(discover()), port=port, scripted=scripted)
+    return override(found, host=host, port=port)
+
+
+def placed(option: Path | None) -> bool:
+    """Does the command line or the environment say where the data is?"""
+    from rivermouth.store.datadir import ENVIRONMENT
+
+    return bool(option or os.environ.get(ENVIRONMENT))
 
 
 def data_of(option: Path | None, config_option: Path | None = None, config: Config | None = None) -> DataDir:
@@ -44,10 +57,9 @@ def data_of(option: Path | None, config_option: Path | None = None, config: Conf
 
     The configuration is read only when its word counts: a broken file does not keep anyone from their models.
     """
-    from rivermouth.store.datadir import ENVIRONMENT, DataDir
+    from rivermouth.store.datadir import DataDir
 
-    said = option or os.environ.get(ENVIRONMENT)
-    if config is None and not said and config_path(config_option) is not None:
+    if config is None and not placed(option) and config_path(config_option) is not None:
         config = configured(config_option)
     try:
         return DataDir.locate(option, os.environ, config.data_dir if config is not None else None)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rivermouth.cli.client import Client
-from rivermouth.cli.places import configured, data_of, running
+from rivermouth.cli.places import announced_at, configured, data_of, running
 from rivermouth.cli.term import Exit, emit, fail, say, show, table
 from rivermouth.cli.words import size, span
 from rivermouth.dialects.ollama.times import FOR_EVER, unix_seconds
@@ -37,12 +37,21 @@ def reach(url: str | None, key: str | None, config_file: Path | None, data_dir: 
     if url is not None:
         return Client(url, Secret(key) if key else None)
     config = configured(config_file)
-    found = running(config, data_of(data_dir, config=config))
+    data = data_of(data_dir, config=config)
+    found = running(config, data)
     if found is None:
-        fail(
-            "no server answers.  Start one: rivermouth serve   (or name one: --url http://HOST:PORT)", Exit.UNREACHABLE
-        )
+        fail(nobody(announced_at(data)), Exit.UNREACHABLE)
     return Client(found.url, Secret(key)) if key else found
+
+
+def nobody(announced: str | None) -> str:
+    """Why there is nobody to ask.  announced: where a server has said that it is."""
+    if announced is not None and announced.startswith("https:"):
+        return (
+            f"the server at {announced} cannot be asked: its certificate may be for another name.  "
+            "Name it as its clients do: --url https://NAME:PORT --api-key KEY"
+        )
+    return "no server answers.  Start one: rivermouth serve   (or name one: --url http://HOST:PORT)"
 
 
 def queues(client: Client) -> list[dict[str, Any]]:

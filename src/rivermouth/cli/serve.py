@@ -55,7 +55,7 @@ def run(
 
     def read() -> Config:
         """What the files say now, as this command line has it.  A file that is gone is no file without settings."""
-        config = configured(file, host=host, port=port)
+        config = configured(file, host=host, port=port, scripted=scripted)
         for more_host, more_port in extra:  # raises where an open server could be reached (R16)
             override(config, host=more_host, port=more_port, option="--also")
         return apart_from(config, [(config.server.host, config.server.port), *extra])

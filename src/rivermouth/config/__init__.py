@@ -7,9 +7,9 @@ server that runs takes over.
 
 from __future__ import annotations
 
-from rivermouth.config.check import BUILT_IN, default_model_doubt, find_endpoint, without_place
+from rivermouth.config.check import BUILT_IN, default_model_doubt, find_endpoint, scripted_asked, without_place
 from rivermouth.config.complete import Config, ProviderConfig
-from rivermouth.config.load import apart_from, load, override, parse
+from rivermouth.config.load import apart_from, load, override, parse, remains
 from rivermouth.config.presets import PRESETS, Preset
 from rivermouth.config.problems import ConfigError, Problem
 from rivermouth.config.schema import (
@@ -91,5 +91,7 @@ __all__ = [
     "load",
     "override",
     "parse",
+    "remains",
+    "scripted_asked",
     "without_place",
 ]

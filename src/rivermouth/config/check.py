@@ -31,7 +31,8 @@ from rivermouth.config.zones import zone_fault
 from rivermouth.loopback import is_loopback
 from rivermouth.secrets import Secret
 
-BUILT_IN: Final = frozenset({"local", "scripted"})
+SCRIPTED: Final = "scripted"
+BUILT_IN: Final = frozenset({"local", SCRIPTED})
 """Provider names that are not configured: the engine on this machine, and the scripted model."""
 
 AZURES: Final = "openai_chat"
@@ -306,6 +307,19 @@ def default_model_doubt(config: Config, known: Iterable[str]) -> str | None:
     unless = ", unless a provider lists it" if config.providers else ""
     near = did_you_mean(name, [*config.models, *own])
     return f"server.default_model: nothing here is called {name}{unless}{near}"
+
+
+def scripted_asked(config: Config) -> Iterator[Fault]:
+    """Whatever would be asked of the scripted models, which not every server has."""
+    places: list[tuple[KeyPath, str]] = [
+        (("endpoints", name, "provider"), f"{endpoint.provider}/") for name, endpoint in config.endpoints.items()
+    ]
+    for name, model in config.models.items():
+        known = ((("models", name, "endpoints", n), ref) for n, ref in enumerate(model.endpoints))
+        places += [(path, ref) for path, ref in known if ref not in config.endpoints]
+    for path, ref in places:
+        if ref.startswith(f"{SCRIPTED}/"):
+            yield Fault(path, "the scripted models answer only in a server that has them: rivermouth serve --scripted")
 
 
 def find_endpoint(config: Config, ref: str) -> EndpointConfig | None:

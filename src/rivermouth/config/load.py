@@ -26,12 +26,18 @@ _AT_LINE: Final = re.compile(r" \(at line (\d+), column \d+\)$")
 
 
 def load(
-    path: Path | str | None, environ: Mapping[str, str], dialects: frozenset[str], *, port: int | None = None
+    path: Path | str | None,
+    environ: Mapping[str, str],
+    dialects: frozenset[str],
+    *,
+    port: int | None = None,
+    scripted: bool = True,
 ) -> Config:
     """The configuration of this file (None: of no file) and this environment.  Raises `ConfigError`.
 
     `dialects` are the names a provider may speak.  Relative paths in it are beside the file.  `port` is
     where the server will listen, if not at the file's: what the environment switches on there would be the server.
+    `scripted`: it may be that of a server that has the scripted models.
     """
     if path is None:
         return parse("", "", environ, dialects, port=port)
@@ -45,10 +51,26 @@ def load(
         raise ConfigError([Problem(name, line, "", "not UTF-8")]) from None
     config = parse(text, name, environ, dialects, port=port)
     config = _anchored(config, Path(path).absolute().parent)
-    wrong = [*_untrusted(config), *_unsigned(config)]
+    wrong = [*_untrusted(config), *_unsigned(config), *(() if scripted else check.scripted_asked(config))]
     if wrong:
         raise ConfigError(_problems(wrong, name, text))
     return config
+
+
+def remains(path: Path | str | None) -> Config | None:
+    """What a file that cannot be used still says of where its server is: the data directory.
+
+    None where not even that can be known, because the file cannot be read as TOML.
+    """
+    if path is None:
+        return Config()
+    try:
+        tree = tomllib.loads(Path(path).read_bytes().decode())
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError):
+        return None
+    said = tree.get("data_dir")
+    place = _beside(Path(path).absolute().parent, said) if isinstance(said, str) and said else None
+    return Config(data_dir=place, file=str(path))
 
 
 def parse(

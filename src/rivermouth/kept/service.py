@@ -95,7 +95,11 @@ class KeptAnswers:
         wish = request.kept or Keeping()
         if not self._terms.store:
             return Asked(unkept(request), b"[]")
-        unkept(msgspec.structs.replace(request, kept=Keeping(conversation=wish.conversation)))
+        if wish.conversation is not None:
+            text = (
+                "no conversations are kept here: go on from a response (previous_response_id), or send the whole talk"
+            )
+            raise invalid(text, "conversation")
         if wish.background and wish.store is False:
             raise invalid("a response in the background has to be stored", "background")
         if wish.background and not self._terms.background:

@@ -11,8 +11,9 @@ from msgspec import UNSET, Meta, UnsetType
 
 from rivermouth.config import Budget, RateLimits, Role, Scope
 from rivermouth.config.names import key_fault
+from rivermouth.config.plain import plainly, sayings_of
 from rivermouth.config.zones import zone_fault
-from rivermouth.ir.errors import invalid
+from rivermouth.ir.errors import ApiError, invalid
 from rivermouth.platform.keyring import digest_of
 from rivermouth.secrets import Secret
 from rivermouth.store.platform.port import ChangeRow, KeyRow
@@ -60,6 +61,14 @@ class KeyChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 W = TypeVar("W", NewKey, KeyChange)
+SAYINGS: Final = sayings_of(NewKey, KeyChange)
+
+
+def refused(error: msgspec.ValidationError) -> ApiError:
+    """What of a key cannot be, and where."""
+    text, _, place = str(error).partition(" - at `$.")
+    param = place.rstrip("`") or None
+    return invalid(plainly(text, param, SAYINGS), param)
 
 
 def checked(wanted: W) -> W:
@@ -67,8 +76,7 @@ def checked(wanted: W) -> W:
     try:
         wanted = msgspec.convert(msgspec.to_builtins(wanted), type(wanted))
     except msgspec.ValidationError as error:
-        text, _, place = str(error).partition(" - at `$.")
-        raise invalid(text, place.rstrip("`") or None) from None
+        raise refused(error) from None
     if isinstance(wanted, NewKey):
         fault = key_fault(wanted.name)
         if fault is not None:

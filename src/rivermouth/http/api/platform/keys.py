@@ -23,7 +23,8 @@ from rivermouth.store.platform.port import ChangeRow
 from rivermouth.store.port import NANO
 from rivermouth.wire import json
 
-Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}$")]
+NAME_SAYS: Final = "a key's name has up to 64 letters, digits, '.', '_', '@' and '-'"
+Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}$", description=NAME_SAYS)]
 Pattern = Annotated[str, Meta(min_length=1, max_length=200)]
 User = Annotated[str, Meta(min_length=1, max_length=200)]
 Entries = Annotated[int, QueryParameter(description="At most so many.", ge=1, le=500)]
@@ -343,9 +344,27 @@ def _change(row: ChangeRow) -> Change:
         action=row.action,
         target=row.target,
         name=row.name,
-        before=json.decode(row.before.encode()),
-        after=json.decode(row.after.encode()),
+        before=_told(json.decode(row.before.encode())),
+        after=_told(json.decode(row.after.encode())),
     )
+
+
+MOMENTS: Final = {
+    "created_ns": "created_at",
+    "expires_ns": "expires_at",
+    "revoked_ns": "revoked_at",
+    "old_until_ns": "old_secret_until",
+}
+"""What the log of changes has in nanoseconds, by the names that a key's document has for it."""
+
+
+def _told(values: Any) -> Any:
+    """What the log has of a key, as a key's document says it."""
+    if not isinstance(values, dict):
+        return values
+    return {
+        MOMENTS.get(name, name): maybe_moment(value) if name in MOMENTS else value for name, value in values.items()
+    }
 
 
 def _limit(state: LimitState) -> LimitDocument:

@@ -11,8 +11,12 @@ from litestar import Request, Response
 from litestar.exceptions import HTTPException, ValidationException
 from litestar.openapi import ResponseSpec
 
+from rivermouth.config.plain import plainly, sayings_of
+from rivermouth.http.api.platform.keys import KeyChangeBody, NewKeyBody
+from rivermouth.http.api.platform.routing import Question
 from rivermouth.ir.errors import ApiError, Kind, invalid, kind_of_status
-from rivermouth.store.port import StoreError
+from rivermouth.store.archive import Group
+from rivermouth.store.port import Status, StoreError
 from rivermouth.wire import json
 
 log = structlog.get_logger()
@@ -20,6 +24,8 @@ log = structlog.get_logger()
 JSON: Final = "application/json"
 BODY: Final = "data"
 UNKNOWN_FIELD: Final = re.compile(r"Object contains unknown field `([^`]*)`")
+LONGEST_PATH: Final = 200
+SAYINGS: Final = sayings_of(NewKeyBody, KeyChangeBody, Question, group_by=Group, status=Status, kind=Kind)
 CODES: Final[dict[int, str]] = {404: "unknown_url", 405: "method_not_allowed"}
 
 
@@ -81,8 +87,11 @@ def framework_error(request: Request[Any, Any, Any], error: HTTPException) -> Re
     """What Litestar found wrong: a path, a method, a parameter, a body."""
     if isinstance(error, ValidationException):
         return answer(invalid(*_first(error)))
+    unknown = error.status_code == 404
+    path = str(request.scope["path"])[:LONGEST_PATH]
+    detail = f"unknown url: {request.method} {path}; /platform/docs has all that there are" if unknown else error.detail
     known = ApiError(
-        kind_of_status(error.status_code), error.detail, status=error.status_code, code=CODES.get(error.status_code)
+        kind_of_status(error.status_code), detail, status=error.status_code, code=CODES.get(error.status_code)
     )
     response = answer(known)
     response.headers.update({k: v for k, v in (error.headers or {}).items() if k.lower() == "allow"})
@@ -96,6 +105,8 @@ def _first(error: ValidationException) -> tuple[str, str | None]:
         return error.detail, None
     words, key = str(found.get("message", error.detail)), found.get("key")
     unknown = UNKNOWN_FIELD.match(words)
+    param = key if isinstance(key, str) else None
+    words = plainly(words, param, SAYINGS)
     parts = [key if key != BODY else None, unknown[1] if unknown is not None else None]
     return words, ".".join(filter(None, parts)) or None
 
