@@ -182,7 +182,9 @@ class Ledger:
         final = self.closed(status, by=by)
         if self._line is None or len(self._lines) == self._line.number:
             return final
-        line = self._line.record(Outcome(status.value), self.since_ns())
+        used = self._line.usage()
+        paid = cost(self._line.endpoint.price, used)
+        line = self._line.record(used, paid, Outcome(status.value), self.since_ns())
         return msgspec.structs.replace(final, attempts=(*final.attempts, line))
 
     def _of_line(self, line: Line) -> dict[str, object]:

@@ -98,7 +98,7 @@ class Fold:
                 return File(media_type=media.media_type, data=media.data, url=media.url)
 
 
-def _text(said: Fold, event: TextDelta | ReasoningDelta) -> None:
+def _more_text(said: Fold, event: TextDelta | ReasoningDelta) -> None:
     said.texts[event.part].append(event.text)
 
 
@@ -146,8 +146,8 @@ def _passed(said: Fold, event: Event) -> None:
 FOLDS: Final[Mapping[type, Callable[[Fold, Any], None]]] = {
     Start: _started,
     PartStart: _opened,
-    TextDelta: _text,
-    ReasoningDelta: _text,
+    TextDelta: _more_text,
+    ReasoningDelta: _more_text,
     Signature: _signed,
     ArgsDelta: _arguments,
     MediaDelta: _media,
