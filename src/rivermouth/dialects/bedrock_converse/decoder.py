@@ -286,7 +286,8 @@ class Decoder:
             hidden = hidden_from_wire(thought.hidden)
             if hidden is None:
                 return []
-            events = self._open(index, self._thoughts, PartKind.REASONING, redacted=True)
+            events = self._close(index)  # a thought that can be read, which would otherwise stay open
+            events += self._open(index, self._thoughts, PartKind.REASONING, redacted=True)
             part = self._thoughts.pop(index)
             return [*events, Signature(part, hidden), PartEnd(part)]
         if thought.signature:
