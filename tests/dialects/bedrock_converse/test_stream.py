@@ -233,6 +233,12 @@ class TestDecoder:
             left = [event for event in END if event is not missing]
             assert only_error(decode(stream(START, delta(0, text="a"), *left))).error.kind is Kind.TRUNCATED
 
+    @pytest.mark.fault("F10")
+    def test_what_is_said_behind_the_stop_is_over_with_the_end(self) -> None:
+        stopped, counted = END
+        got = decode(stream(START, delta(0, text="a"), stop(0), stopped, delta(0, text="b"), counted))
+        assert [type(e) for e in got[-5:]] == [PartStart, TextDelta, Usage, PartEnd, Finish]
+
     @pytest.mark.parametrize("word", FAILED_REASONS)
     def test_ends_that_are_failures(self, word: str) -> None:
         got = decode(stream(START, delta(0, text="a"), stop(0), ("messageStop", {"stopReason": word})))
