@@ -36,11 +36,17 @@ def _decoded(text: str) -> Any:
     try:
         return json.decode(text.encode("utf-8", "replace"))
     except WireError:
-        whole = OneObject()
-        first = whole.feed(text) if begins_object(text) else ""
-        if not whole.over:
+        first = _first_object(text)
+        if first is None:
             raise
         return json.decode(first.encode("utf-8", "replace"))
+
+
+def _first_object(text: str) -> str | None:
+    """Up to where the object ends that the text begins with."""
+    whole = OneObject()
+    first = whole.feed(text) if begins_object(text) else ""
+    return first if whole.over else None
 
 
 class OneObject:
@@ -127,10 +133,20 @@ def begins_object(text: str) -> bool | None:
 
 
 def as_object(text: str) -> msgspec.Raw | None:
-    """The object as one line of JSON, numbers as the model wrote them; None for none.  Blanks and null are {}."""
+    """The object as one line of JSON, numbers as the model wrote them; None for none.  Blanks and null are {}.
+
+    What the model wrote behind it is left out.
+    """
     written = text.strip()
     if written in ("", "null"):
         return msgspec.Raw(b"{}")
+    whole = _one_line(written)
+    if whole is None and (first := _first_object(written)) is not None and first != written:
+        return _one_line(first)
+    return whole
+
+
+def _one_line(written: str) -> msgspec.Raw | None:
     try:
         data = written.encode()
         json.fields(data)

@@ -64,6 +64,24 @@ def stop(index: int) -> tuple[str, Any]:
 
 
 START = ("messageStart", {"role": "assistant"})
+SAYINGS: list[tuple[str, Any]] = [
+    *(
+        ("contentBlockDelta", {"delta": each})
+        for each in (
+            {"text": "a"},
+            {"text": ""},
+            {"reasoningContent": {"text": "hm"}},
+            {"reasoningContent": {"signature": "EqQB"}},
+            {"reasoningContent": {"redactedContent": "QUJD"}},
+            {"image": {"source": {"bytes": "QUJD"}}},
+            {"citation": {}},
+        )
+    ),
+    ("contentBlockStart", {"start": {"toolUse": {"toolUseId": "a", "name": "f"}}}),
+    ("contentBlockStart", {"start": {"image": {"format": "png"}}}),
+    ("contentBlockStart", {"start": {"toolResult": {}}}),
+    ("contentBlockStop", {}),
+]
 END = (("messageStop", {"stopReason": "end_turn"}), ("metadata", {"usage": {"inputTokens": 1, "outputTokens": 2}}))
 
 
@@ -196,6 +214,13 @@ class TestDecoder:
         got = decode(stream(START, *events, *END))
         assert [e.kind for e in got if isinstance(e, PartStart)] == [PartKind.REASONING, PartKind.TEXT]
 
+    @pytest.mark.fault("F21", "F23")
+    @given(st.lists(st.tuples(st.sampled_from((0, 1)), st.sampled_from(SAYINGS)), max_size=8))
+    def test_whatever_a_block_says_in_whichever_order_is_a_legal_stream(self, said: list[Any]) -> None:
+        """`decode` sees to the grammar."""
+        events = [(name, {"contentBlockIndex": index, **value}) for index, (name, value) in said]
+        assert type(decode(stream(START, *events, *END))[-1]) is Finish
+
     def test_blocks_that_interleave_are_two_parts(self) -> None:
         got = decode(stream(START, delta(0, text="a"), delta(1, text="b"), delta(0, text="c"), stop(1), stop(0), *END))
         assert [(e.part, e.text) for e in got if isinstance(e, TextDelta)] == [(0, "a"), (1, "b"), (0, "c")]
@@ -207,6 +232,12 @@ class TestDecoder:
         for missing in END:
             left = [event for event in END if event is not missing]
             assert only_error(decode(stream(START, delta(0, text="a"), *left))).error.kind is Kind.TRUNCATED
+
+    @pytest.mark.fault("F10")
+    def test_what_is_said_behind_the_stop_is_over_with_the_end(self) -> None:
+        stopped, counted = END
+        got = decode(stream(START, delta(0, text="a"), stop(0), stopped, delta(0, text="b"), counted))
+        assert [type(e) for e in got[-5:]] == [PartStart, TextDelta, Usage, PartEnd, Finish]
 
     @pytest.mark.parametrize("word", FAILED_REASONS)
     def test_ends_that_are_failures(self, word: str) -> None:

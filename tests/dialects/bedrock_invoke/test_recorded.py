@@ -48,3 +48,11 @@ def test_the_same_objects_as_plain_events_are_the_same(recording: Path) -> None:
     """Read out by the vendor's own reader, which also proves that the recording is one."""
     stream = b"".join(sse(b64decode(payload["bytes"])) for _, payload in binary(recording.read_bytes()))
     assert [describe(e) for e in decode(stream)] == meant(recording)
+
+
+@pytest.mark.fault("F10")
+@pytest.mark.parametrize("recording", [p for p in BINARY if p.stem != "error_inside"], ids=lambda p: p.stem)
+def test_nothing_fails_after_the_end(recording: Path) -> None:
+    late = wire.message(wire.exception_headers("modelStreamErrorException"), b'{"message":"late"}')
+    events = decode(recording.read_bytes())
+    assert decode(recording.read_bytes() + late) == events

@@ -164,7 +164,7 @@ class Decoder:
         self._ids: set[str] = set()
         self._called = False
         self._counted = False
-        self._end: Finish | None = None
+        self._end: _Stop | None = None
 
     def feed(self, frame: Frame) -> list[Event]:
         if self._done:
@@ -231,12 +231,10 @@ class Decoder:
         error = failed(stop.reason)
         if error is not None:
             return self._fail(error)
-        events = self._begin()
-        for index in [*self._texts, *self._thoughts, *self._args, *self._signatures]:
-            events += self._close(index)
+        events = [*self._begin(), *self._close_all()]
         if self._end is None:
             events += unknown_word(stop.reason)
-        self._end = Finish(reason_of(stop.reason, called=self._called), stopped_by(stop.reason, stop.more))
+        self._end = stop
         return events + self._finish()
 
     def _on_metadata(self, frame: Frame) -> list[Event]:
@@ -248,10 +246,13 @@ class Decoder:
         return events + self._finish()
 
     def _finish(self) -> list[Event]:
-        if self._end is None or not self._counted:
+        """The end, once it is whole; what a server said behind its `messageStop` is over by then."""
+        end = self._end
+        if end is None or not self._counted:
             return []
         self._done = True
-        return [self._end]
+        reason = reason_of(end.reason, called=self._called)
+        return [*self._close_all(), Finish(reason, stopped_by(end.reason, end.more))]
 
     def _on_unknown(self, frame: Frame) -> list[Event]:
         return [Unknown(frame.name, frame.data)] if self._begun else []
@@ -286,7 +287,8 @@ class Decoder:
             hidden = hidden_from_wire(thought.hidden)
             if hidden is None:
                 return []
-            events = self._open(index, self._thoughts, PartKind.REASONING, redacted=True)
+            events = self._close(index)  # a thought that can be read, which would otherwise stay open
+            events += self._open(index, self._thoughts, PartKind.REASONING, redacted=True)
             part = self._thoughts.pop(index)
             return [*events, Signature(part, hidden), PartEnd(part)]
         if thought.signature:
@@ -317,6 +319,10 @@ class Decoder:
         if part is None and text:
             raise WireError("input for a block that is no open toolUse")
         return [ArgsDelta(part, text)] if part is not None and text else []
+
+    def _close_all(self) -> list[Event]:
+        open_blocks = [*self._texts, *self._thoughts, *self._args, *self._signatures]
+        return [event for index in open_blocks for event in self._close(index)]
 
     def _close(self, index: int, *, keep_signature: bool = False) -> list[Event]:
         """Ends the open part of a block, if it has one."""

@@ -114,7 +114,8 @@ class Decoder:
         if error is not None:
             self._done = True
             self._feed = None
-            return [Error(error)]
+            ended = self._inner is not None and not self._inner.eof()  # then nothing can fail any more
+            return [] if ended else [Error(error)]
         if feed is None:
             body = body_of_data(frame.data)
             self._head, self._name = body.delta_head, body.delta_name

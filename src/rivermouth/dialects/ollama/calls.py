@@ -1,8 +1,8 @@
 """Tool calls on this wire: whole, with the arguments as a JSON *object* and not as text.
 
-The model's text is only an object if it is valid JSON.  What is not (it was cut by the token limit, or the model wrote
-nonsense) cannot be spoken as a call, and an invented `{}` would call the tool with wrong arguments; so it is passed on
-as what it is, text, which is also what Ollama does with a call that its parser does not recognise.
+The model's text is an object if it begins with one that is valid JSON.  What is none (it was cut by the token limit,
+or the model wrote nonsense) cannot be spoken as a call, and an invented `{}` would call the tool with wrong arguments;
+so it is passed on as what it is, text, which is also what Ollama does with a call that its parser does not recognise.
 """
 
 from __future__ import annotations

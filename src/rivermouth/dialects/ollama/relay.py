@@ -7,7 +7,7 @@ from typing import Final
 from rivermouth.dialects.dialect import Answer
 from rivermouth.dialects.ollama.encode import Encoder
 from rivermouth.dialects.ollama.failure import stream_error
-from rivermouth.ir.errors import ApiError
+from rivermouth.ir.errors import ApiError, WireError
 from rivermouth.ir.events import Error, Event, Finish
 from rivermouth.wire import json
 from rivermouth.wire.frame import Frame
@@ -21,17 +21,21 @@ class Relay:
     """One stream.  If the upstream was asked on the sibling route, its frames are of the other shape: then they are
     translated, from the first on."""
 
-    __slots__ = ("_answer", "_done", "_encoder", "_known", "_mine")
+    __slots__ = ("_answer", "_done", "_encoder", "_known", "_mine", "_passed")
 
     def __init__(self, answer: Answer) -> None:
         self._answer = answer
         self._mine = json.encode(answer.model)
         self._known: bytes | None = None  # how this upstream's lines open, model included
         self._encoder: Encoder | None = None
+        self._passed = False  # lines of the client's own shape
         self._done = False
 
     def feed(self, frame: Frame, events: list[Event]) -> bytes:
-        """The client's line for one line of the upstream; nothing after the stream's one end."""
+        """The client's line for one line of the upstream; nothing after the stream's one end.
+
+        Raises `WireError` when the shape changes on the way.
+        """
         if self._done:
             return b""
         if events and type(events[-1]) in _ENDS:
@@ -43,8 +47,11 @@ class Relay:
             return _OPENING + self._mine + json.line_safe(data[len(known) - 1 :]) + b"\n"
         fields = json.fields(data)
         if _foreign(fields, self._answer.kind):
+            if self._passed:
+                raise WireError("a line of the sibling route")
             self._encoder = Encoder(self._answer)
             return self._encoder.feed(events)
+        self._passed = True
         if "model" not in fields:
             return json.line_safe(data) + b"\n"
         known = _OPENING + bytes(fields["model"]) + b","
