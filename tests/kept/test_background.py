@@ -13,6 +13,7 @@ import pytest
 
 from rivermouth.store.kept.port import KeptAnswer
 from rivermouth.store.port import CallRecord, Status, StoreError
+from rivermouth.store.sqlite import SqliteCallStore
 from tests.engine.client import asking, calling
 from tests.engine.lab import lab, until
 from tests.engine.place import Place, gone, placed
@@ -222,14 +223,59 @@ async def test_what_cannot_be_stored_does_not_begin(place: Place, monkeypatch: p
     async def full(kept: KeptAnswer, call: CallRecord | None = None) -> bool:
         raise StoreError("the disk is full", passing=True)
 
-    monkeypatch.setattr(place.server.inside.services.kept._store, "put", full)
-    status, refused = await ask(place.server, "POST", body=wanted(background=True))
+    with monkeypatch.context() as filled:
+        filled.setattr(place.server.inside.services.kept._store, "put", full)
+        status, refused = await ask(place.server, "POST", body=wanted(background=True))
     assert (status, refused["error"]["code"]) == (503, "server_is_overloaded")
     assert await over(place.server) == [Status.CANCELLED]
+    assert rows(place.server) == 0, "nor is it stored when that can be done again"
     place.clear()  # it may have been asked, or not yet
-    response, _ = await made(place)
+    with monkeypatch.context() as filled:
+        filled.setattr(place.server.inside.services.kept._store, "put", full)
+        response, _ = await made(place)
     await assert_missing(place.server, response["id"])
     assert any(line["event"] == "kept.unstored" for line in place.server.log)
+
+
+@pytest.mark.fault("F16", "F30")
+async def test_the_record_of_its_call_is_there_before_it(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kill between the two would leave a response of no call."""
+    store: Any = place.server.inside.services.kept._store
+    put, write = store.put, SqliteCallStore.write
+    there: list[bool] = []
+
+    async def watched(kept: KeptAnswer, call: CallRecord | None = None) -> bool:
+        there.append(kept.call_id in {record.id for record in records(place.server)})
+        return bool(await put(kept, call))
+
+    def slow(store: SqliteCallStore, *rows: Any) -> int:
+        time.sleep(0.1)
+        return write(store, *rows)
+
+    monkeypatch.setattr(store, "put", watched)
+    monkeypatch.setattr(SqliteCallStore, "write", slow)
+    response, asked = await begun(place)
+    await asked.answer(500, JSON, refusal("it burst"))
+    await ended(place.server, response["id"])
+    assert there == [True]
+
+
+@pytest.mark.fault("F16")
+async def test_where_its_call_cannot_be_recorded_it_does_not_begin(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(store: SqliteCallStore, *rows: Any) -> int:
+        raise StoreError("the disk is full", passing=True)
+
+    with monkeypatch.context() as filled:
+        filled.setattr(SqliteCallStore, "write", full)
+        status, refused = await ask(place.server, "POST", body=wanted(background=True))
+        assert (status, refused["error"]["code"]) == (503, "server_is_overloaded")
+        await place.server.idle()
+    await until(lambda: records(place.server), "it is recorded now")
+    assert await over(place.server) == [Status.CANCELLED]
+    assert rows(place.server) == 0
+    place.clear()  # it may have been asked, or not yet
 
 
 async def test_what_nobody_may_serve_is_an_error_at_once_and_recorded(place: Place) -> None:
@@ -344,6 +390,7 @@ async def test_it_ends_in_the_edition_in_which_it_began(tmp_path: Path) -> None:
             assert text_of(done) == "one two"
             status, refused = await ask(server, "POST", body=wanted(background=True))
             assert (status, refused["error"]["code"]) == (404, "model_not_found")
+            await server.idle()  # what runs is left alone; it has an end before the store has it
             await server.reload(PLAIN + "[responses]\nstore = false\n")
             await until(lambda: rows(server) == 0, "nothing is kept any more")
             await assert_gone(server, response["id"])

@@ -20,7 +20,7 @@ import msgspec
 import structlog
 
 from rivermouth.dialects.dialect import Ended, Keeps, Turn
-from rivermouth.engine.call import Call, Head, Sink
+from rivermouth.engine.call import Call, Head, NotRecorded, Sink
 from rivermouth.engine.interrupt import By
 from rivermouth.ir.errors import ApiError, Kind
 from rivermouth.ir.request import Keeping, Request
@@ -110,21 +110,27 @@ class KeptCall:
         self.call.interrupt.cancel(By.REQUEST)
 
     def forget(self) -> None:
-        """It has been deleted."""
+        """It has been deleted, or nobody will learn of it."""
         self.wanted = False
 
     async def begin(self) -> bytes:
         """Returns when the call was let in; the first events of its stream, which is in the store now.
 
-        Raises `ApiError` where it was not, or cannot be stored.
+        The call's record is there before it.  Raises `ApiError` where it was not let in, or cannot be stored.
         """
         await self.placed.wait()
         if self.refused is not None:
             raise self.refused
         begun = self.keeps.begun(self.call.answer())
         try:
+            await self.call.stored()
+        except NotRecorded as lost:
+            self.forget()
+            raise lost.error from None
+        try:
             self._put = await self._store.put(self._row(begun.answer, 1, ended=False))
         except StoreError as error:
+            self.forget()
             log.error("kept.unstored", call=self.call.id, reason=str(error))
             raise ApiError(Kind.OVERLOADED, "the response cannot be stored now", retry_after_s=5) from None
         return begun.stream

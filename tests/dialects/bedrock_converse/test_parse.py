@@ -227,6 +227,10 @@ class TestBlocks:
             {**BODY, "additionalModelRequestFields": {"thinking": {"type": "odd"}}},
             "additionalModelRequestFields.thinking.type",
         ),
+        (
+            {**BODY, "additionalModelRequestFields": {"thinking": {"type": "enabled", "budget_tokens": 0}}},
+            "additionalModelRequestFields.thinking.budget_tokens",
+        ),
         ({**BODY, "outputConfig": {"textFormat": {"type": "xml"}}}, "outputConfig.textFormat.type"),
         (
             {**BODY, "outputConfig": {"textFormat": {"type": "json_schema", "structure": NO_SCHEMA}}},

@@ -219,6 +219,8 @@ def _thought(asked: _Thinking | None, config: _OutputConfig | None) -> Thinking 
         raise invalid(f"{quoted(asked.type)} is no thinking type; use {', '.join(_THINKING)}", "thinking.type")
     if asked.type == "enabled" and asked.budget_tokens is None:
         raise invalid("Field required", "thinking.budget_tokens")
+    if enabled and asked.budget_tokens is not None and asked.budget_tokens < 1:
+        raise invalid("a budget is at least 1 token", "thinking.budget_tokens")
     return Thinking(enabled, effort, asked.budget_tokens if enabled else None)
 
 

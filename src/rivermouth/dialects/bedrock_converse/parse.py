@@ -271,6 +271,8 @@ def _thinking(more: _More, output: _Output | None) -> Thinking | None:
         if enabled is None:
             text = f"{quoted(said.type)} is no thinking type; use {', '.join(_THINKING)}"
             raise invalid(text, f"{MORE}.thinking.type")
+        if enabled and said.budget_tokens is not None and said.budget_tokens < 1:
+            raise invalid("a budget is at least 1 token", f"{MORE}.thinking.budget_tokens")
         return Thinking(enabled, effort, said.budget_tokens if enabled else None)
     if more.reasoning is not None:
         return Thinking(more.reasoning.type != "disabled", effort)

@@ -9,8 +9,8 @@ from rivermouth.ir.request import Thinking
 
 NONE: Final = "none"
 EFFORTS: Final = (NONE, "minimal", "low", "medium", "high", "xhigh", "max")
-BUDGET_EFFORTS: Final = ((16384, "high"), (4096, "medium"), (0, "low"))
-"""From this many tokens of thinking on, a budget is called by this name."""
+BUDGET_EFFORTS: Final = ((16384, "high"), (4096, "medium"))
+"""From this many tokens of thinking on, a budget is called by this name; a smaller one is "low"."""
 
 
 def read_effort(word: str, param: str) -> str | None:
@@ -27,5 +27,5 @@ def write_effort(thinking: Thinking, losses: list[str]) -> str:
     budget = thinking.budget_tokens
     if budget is not None:
         losses.append("thinking.budget_tokens")
-    named = next(word for least, word in BUDGET_EFFORTS if budget >= least) if budget is not None else "medium"
+    named = "medium" if budget is None else next((word for least, word in BUDGET_EFFORTS if budget >= least), "low")
     return thinking.effort or named
