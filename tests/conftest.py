@@ -113,12 +113,12 @@ def import_from_my_place_on(config: pytest.Config) -> None:
     me: dict[str, Any] | None = getattr(config, "workerinput", None)
     if me is None or config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
         return
-    for module in from_my_place(test_modules(Path(__file__).parent), int(me["workerid"][2:]), int(me["workercount"])):
+    for module in from_my_place(modules_of(Path(__file__).parent), int(me["workerid"][2:]), int(me["workercount"])):
         with contextlib.suppress(Exception, pytest.skip.Exception):
             importlib.import_module(module)
 
 
-def test_modules(folder: Path) -> list[str]:
+def modules_of(folder: Path) -> list[str]:
     """The names that pytest imports them by."""
     paths = sorted(folder.rglob("test_*.py"))
     return [".".join(path.relative_to(folder.parent).with_suffix("").parts) for path in paths]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import socket
+import ssl
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rivermouth.config.presets import PRESETS
-from tests.conftest import NetworkForbidden, NetworkGuard, is_loopback
+from tests.conftest import NetworkForbidden, NetworkGuard, from_my_place, is_loopback, modules_of
 from tests.promises import COVERS, DOCS, ROOT, Ledger, read_lines, read_open
 from tests.thorough import sort_out
 
@@ -213,3 +214,23 @@ def test_the_home_is_ours_and_no_key_of_the_user_is_seen(home: Path, tmp_path_fa
     assert home.is_relative_to(tmp_path_factory.getbasetemp())
     assert all(Path(os.environ[f"XDG_{name}_HOME"]).is_relative_to(home) for name in ("DATA", "CONFIG", "CACHE"))
     assert [name for name in os.environ if name.endswith("_API_KEY") or name.upper().endswith("_PROXY")] == []
+
+
+def test_nobody_is_trusted_that_a_test_has_not_named() -> None:
+    """Not even the authorities of the system, which it takes long to read."""
+    (only,) = ssl.create_default_context().get_ca_certs()
+    assert only["subject"] == only["issuer"] == ((("commonName", "nobody"),),)
+
+
+@pytest.mark.network
+def test_who_may_leave_the_machine_trusts_whom_the_system_trusts() -> None:
+    assert "SSL_CERT_FILE" not in os.environ
+
+
+def test_all_workers_import_all_modules_and_each_begins_elsewhere() -> None:
+    modules = modules_of(ROOT / "tests")
+    assert __name__ in modules
+    assert "tests.cli.test_replay" in modules
+    orders = [from_my_place(modules, worker, 3) for worker in range(3)]
+    assert all(sorted(order) == sorted(modules) for order in orders)
+    assert len({order[0] for order in orders}) == 3

@@ -146,7 +146,7 @@ def variables(node: ast.AST) -> Iterator[str]:
 
 
 def is_environment(node: ast.AST) -> bool:
-    return ast.unparse(node) in ("os.environ", "environ")
+    return isinstance(node, ast.Name | ast.Attribute) and ast.unparse(node) in ("os.environ", "environ")
 
 
 def test_the_headers_that_are_listed_are_those_that_are_sent() -> None:
@@ -209,9 +209,14 @@ def test_a_command_that_a_page_shows_can_be_given(line: str) -> None:
         can_be_given(shlex.split(one)[1:])
 
 
+@cache
+def whole_command() -> Any:
+    return typer.main.get_command(app)
+
+
 def can_be_given(words: list[str]) -> None:
     """Raises for an unknown command or option; a missing argument may be left to the reader."""
-    command: Any = typer.main.get_command(app)
+    command: Any = whole_command()
     while hasattr(command, "commands") and words and not words[0].startswith("-"):
         name, *words = words
         assert name in command.commands, f"{name} is no command"

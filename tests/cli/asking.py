@@ -12,10 +12,12 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+import typer.main
 
 from rivermouth.cli import main
 
@@ -25,6 +27,8 @@ COMMAND = [sys.executable, "-m", "rivermouth"]
 ON_TERMINAL = (
     "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])"
 )
+BUILT = cache(typer.main.get_command)
+"""What a process does once, and takes longer than most commands: to read all the functions for their options."""
 UNWANTED = re.compile(r".*(_API_KEY|_BASE_URL|_PROXY|_proxy)|OLLAMA_HOST|RIVERMOUTH_.*")
 
 
@@ -49,6 +53,7 @@ class Cli:
 
     def __call__(self, *words: str | Path) -> Ran:
         self._patch.setattr(sys, "argv", ["rivermouth", *map(str, words)])
+        self._patch.setattr(typer.main, "get_command", BUILT)
         self._capture.readouterr()
         code = 0
         try:

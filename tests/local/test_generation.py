@@ -345,21 +345,22 @@ async def single(tmp_path_factory: pytest.TempPathFactory, anyio_backend: str) -
 
 @pytest.mark.thorough(quick=True)
 async def test_one_answer_at_a_time_is_read_no_differently(single: LocalProvider) -> None:
-    """Each model is loaded anew when another was asked before; in the suite only what differs most is."""
+    """Each model is loaded anew when another was asked before; in the suite only what differs most is, and once."""
     forced = {"tools": TOOLS, "tool_choice": CHOICES["required"]}
     more: tuple[tuple[str, dict[str, Any], tuple[object, ...]], ...] = (
         ("opens", {}, (Reasoning("Greet back."), Text("Hello!"))),
         ("opens", {"local": Local(regex="(yes|no)!")}, (Text("no!"),)),
         ("hermes", {"tools": TOOLS}, (Text("Let me see."), WEATHER_CALL)),
     )
+    again = (("two", {"tools": TOOLS}, (Text("Let me see."), WEATHER_CALL, TIME_CALL)),)
     cases: tuple[tuple[str, dict[str, Any], tuple[object, ...]], ...] = (
-        ("two", {"tools": TOOLS}, (Text("Let me see."), WEATHER_CALL, TIME_CALL)),
+        *again,
         ("two", {"tools": TOOLS, "parallel_tools": False}, (Text("Let me see."), WEATHER_CALL)),
         *(more if THOROUGH else ()),
         ("forced-thinking", forced, (WEATHER_CALL,)),
         ("forced-thinking", {}, (Reasoning(FORCED_SAYS),)),
         ("forced-thinking", {"local": Local(regex="(yes|no)!")}, (Text("no!"),)),
-        ("two", {"tools": TOOLS}, (Text("Let me see."), WEATHER_CALL, TIME_CALL)),
+        *(again if THOROUGH else ()),
     )
     for model, fields, parts in cases:
         assert (await said(single, of(model, **fields)))[0] == parts

@@ -38,7 +38,7 @@ async def test_it_is_pulled_and_knows_the_capital_of_france(data_dir: Path, monk
         assert "Paris" in text_of(events)
         assert events[-1] == Finish(Reason.STOP)
         seeded = asking("Tell me a story.", sampling=Sampling(temperature=1.0, seed=7), max_tokens=24)
-        told = [text_of(await ask(local, "smollm2:135m", seeded)) for _ in range(3)]
-        assert told == told[:1] * 3, "whether the prompt is computed or found in memory"
+        told = [text_of(await ask(local, "smollm2:135m", seeded)) for _ in range(2)]
+        assert told == told[:1] * 2, "whether the prompt is computed or found in memory"
     finally:
         await local.close()
