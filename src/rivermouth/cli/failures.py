@@ -19,6 +19,8 @@ OF_TYPE: Final[dict[type[Exception], Exit]] = {
 }
 HINTS: Final[dict[type[Exception], str]] = {DataDirBusy: "; --data-dir names another one for this"}
 """What the command line can add to a reason."""
+OF_CODE: Final = {"invalid_api_key": "; --api-key KEY gives one, or RIVERMOUTH_API_KEY"}
+"""The same for what a server said."""
 
 OF_KIND: Final[dict[Kind, Exit]] = {
     Kind.INVALID_REQUEST: Exit.FAILED,
@@ -47,5 +49,6 @@ def exit_of(error: Exception) -> Exit:
 
 def tell(error: Exception) -> Exit:
     """Says why, and returns the code to leave with."""
-    say(f"rivermouth: {error}{HINTS.get(type(error), '')}")
+    hint = OF_CODE.get(error.code or "", "") if isinstance(error, ApiError) else HINTS.get(type(error), "")
+    say(f"rivermouth: {error}{hint}")
     return exit_of(error)
