@@ -97,7 +97,7 @@ def test_a_busy_directory_has_a_code_of_its_own(tmp_path: object) -> None:
 
 
 def test_who_has_no_key_is_told_how_to_give_one(capsys: pytest.CaptureFixture[str]) -> None:
-    assert tell(ApiError(Kind.AUTHENTICATION, "no valid API key was given", code="invalid_api_key")) is Exit.FAILED
+    assert tell(ApiError(Kind.AUTHENTICATION, "no valid API key was given")) is Exit.FAILED
     assert "--api-key KEY" in capsys.readouterr().err
-    tell(ApiError(Kind.AUTHENTICATION, "the index wants other credentials", code="index_refused"))
+    tell(ApiError(Kind.PERMISSION, "the index wants other credentials", code="index_refused"))
     assert capsys.readouterr().err == "rivermouth: the index wants other credentials\n"
