@@ -8,7 +8,7 @@ import pytest
 
 from rivermouth.cli import words
 from rivermouth.cli.calls import account
-from rivermouth.cli.failures import EXPECTED, OF_KIND, OF_TYPE, exit_of
+from rivermouth.cli.failures import EXPECTED, OF_KIND, OF_TYPE, exit_of, tell
 from rivermouth.cli.term import EXIT_CODES, MEANINGS, Exit, colourful, dimmed, one_line, printable, table
 from rivermouth.config import ConfigError
 from rivermouth.ir.errors import ApiError, Kind
@@ -105,3 +105,10 @@ def test_an_exit_code_says_what_kind_of_failure_it_was(error: Exception, code: i
 
 def test_a_busy_directory_has_a_code_of_its_own(tmp_path: object) -> None:
     assert exit_of(DataDirBusy(tmp_path, 7)) is Exit.BUSY  # type: ignore[arg-type]
+
+
+def test_who_has_no_key_is_told_how_to_give_one(capsys: pytest.CaptureFixture[str]) -> None:
+    assert tell(ApiError(Kind.AUTHENTICATION, "no valid API key was given")) is Exit.FAILED
+    assert "--api-key KEY" in capsys.readouterr().err
+    tell(ApiError(Kind.PERMISSION, "the index wants other credentials", code="index_refused"))
+    assert capsys.readouterr().err == "rivermouth: the index wants other credentials\n"

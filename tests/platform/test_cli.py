@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from rivermouth.cli.keys import CLOSES
 from rivermouth.cli.term import Exit
 from rivermouth.store.database import open_database
 from rivermouth.store.platform.sqlite import SqlitePlatformStore
@@ -49,6 +50,14 @@ def test_a_key_from_its_making_to_its_end(cli: Cli, tmp_path: Path) -> None:
     assert [entry.action for entry in store.changes(9)] == ["key.revoked", "key.rotated", "key.created"]
     assert all(entry.who.startswith("cli:") for entry in store.changes(9))
     store.dispose()
+
+
+def test_the_first_key_says_what_it_does(cli: Cli, tmp_path: Path) -> None:
+    assert CLOSES in cli("keys", "create", "one").err
+    assert cli("keys", "revoke", "one").code == 0
+    assert CLOSES not in cli("keys", "create", "two").err
+    (tmp_path / "rivermouth.toml").write_text("[server]\nrequire_keys = true\n", encoding="utf-8")
+    assert CLOSES not in cli("keys", "create", "three", "--data-dir", "other").err
 
 
 def test_json_has_the_secret_once(cli: Cli) -> None:

@@ -19,6 +19,8 @@ OF_TYPE: Final[dict[type[Exception], Exit]] = {
 }
 HINTS: Final[dict[type[Exception], str]] = {DataDirBusy: "; --data-dir names another one for this"}
 """What the command line can add to a reason."""
+NO_KEY: Final = "; --api-key KEY gives one, or RIVERMOUTH_API_KEY"
+"""The same where a server asks for a key: whom else a command asks, says so by another kind."""
 
 OF_KIND: Final[dict[Kind, Exit]] = {
     Kind.INVALID_REQUEST: Exit.FAILED,
@@ -47,5 +49,6 @@ def exit_of(error: Exception) -> Exit:
 
 def tell(error: Exception) -> Exit:
     """Says why, and returns the code to leave with."""
-    say(f"rivermouth: {error}{HINTS.get(type(error), '')}")
+    unknown = isinstance(error, ApiError) and error.kind is Kind.AUTHENTICATION
+    say(f"rivermouth: {error}{NO_KEY if unknown else HINTS.get(type(error), '')}")
     return exit_of(error)

@@ -38,13 +38,22 @@ from rivermouth.store.tables import HEAD
 T = TypeVar("T")
 
 DAY_S: Final = 86_400.0
+CLOSES: Final = "It is the first: from now on everybody needs a key, for good."
+"""What the first key does to a server that has asked nobody for one."""
 BUDGET: Final = re.compile(r"([0-9]+(?:[.][0-9]+)?) +([A-Z]{3})(?:/(day|month))?")
 
 
 def create(new: NewKey, *, data_dir: Path | None, config_file: Path | None, as_json: bool) -> None:
     """A new key; its secret goes to stdout, once."""
-    made = _done(lambda service: service.create(new, _who()), data_dir, config_file, strict=True)
+
+    async def one(service: PlatformService) -> tuple[Issued, bool]:
+        open_before = not service.asks
+        return await service.create(new, _who()), open_before
+
+    made, open_before = _done(one, data_dir, config_file, strict=True)
     _tell(made, as_json=as_json)
+    if open_before:
+        say(CLOSES)
 
 
 def rotate(key: str, *, grace_s: float | None, data_dir: Path | None, config_file: Path | None, as_json: bool) -> None:

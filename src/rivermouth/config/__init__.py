@@ -1,8 +1,9 @@
 """The configuration: `load` it, and every fault in it is named with its file, line and key.
 
-schema: the tables and their keys.  values: what these hold.  shape: does a document have that shape.  lines: on which
-line is a key.  check, network: what needs more to judge.  presets: the providers that need only a key.  live: what a
-server that runs takes over.
+schema: the tables and their keys.  values, names, zones: what these hold.  complete: all of it with the environment, as
+the program has it.  shape: does a document have that shape.  lines: on which line is a key.  check, network, telemetry:
+what needs more to judge.  problems, plain: what is wrong, and its words.  presets: the providers that need only a key.
+live: what a server that runs takes over.
 """
 
 from __future__ import annotations

@@ -144,7 +144,7 @@ class PlatformService:
         entry = changes.entry("key.created", by, row.created_ns, before=None, after=row)
         await self._write(
             lambda: self._store.insert_key(row, entry),
-            _conflict(f"a key is called '{row.name}'", "key_name_taken"),
+            _conflict(f"a key is, or was, called '{row.name}', and no name is given twice", "key_name_taken"),
         )
         return Issued(self.key(row.id), secret)
 
@@ -180,13 +180,18 @@ class PlatformService:
         made = changes.note(action, by, self._clock_ns(), target=target, name=name, before=before, after=after)
         await asyncio.to_thread(self._store.add_change, made)
 
+    @property
+    def asks(self) -> bool:
+        """Does a server of this configuration and this database ask for keys?"""
+        server = self._config.server
+        return bool(self._rows or server.keys or self._config.keys or server.require_keys)
+
     async def first_admin(self) -> Issued | None:
         """An admin's key at the first start of a server that asks for keys: where no key was ever made in the database
         and the configuration has no admin.  None in every other case; an open server stays open.
         """
-        server, keys = self._config.server, self._config.keys
-        asks = bool(server.keys or keys or server.require_keys)
-        if not asks or self._rows or any(key.role == "admin" for key in keys.values()):
+        keys = self._config.keys
+        if not self.asks or self._rows or any(key.role == "admin" for key in keys.values()):
             return None
         return await self.create(NewKey(name=FIRST_ADMIN, role="admin"), SERVER)
 
