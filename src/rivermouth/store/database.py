@@ -7,6 +7,8 @@ and a reader may be another process.  Alembic is loaded only when there is somet
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -102,7 +104,7 @@ def version(connection: Connection) -> str | None:
 
 def migrate(engine: Engine) -> None:
     """Brings the schema to `HEAD`.  Raises `StoreError` for one that this program does not know."""
-    try:
+    with renaming():
         with engine.connect() as connection:
             if version(connection) == HEAD:
                 return
@@ -112,11 +114,27 @@ def migrate(engine: Engine) -> None:
             connection.exec_driver_sql("BEGIN IMMEDIATE")  # the driver begins none for DDL: half a schema could stay
             upgrade(connection)
             connection.commit()
-    except DBAPIError as error:
-        raise renamed(error) from None
 
 
 def renamed(error: DBAPIError) -> StoreError:
     """The driver's exception in the port's words, without the statement or its values."""
     name = getattr(error.orig, "sqlite_errorname", "")
     return StoreError(str(error.orig), passing=name.startswith(_PASSING))
+
+
+@contextmanager
+def renaming(name: Callable[[DBAPIError], Exception] = renamed) -> Iterator[None]:
+    """The seam: what the driver raises in here leaves in the port's words."""
+    try:
+        yield
+    except DBAPIError as error:
+        raise name(error) from None
+
+
+@contextmanager
+def storable() -> Iterator[None]:
+    """A value that no database takes (half an emoji, a number above 64 bits) is a `StoreError` like any other."""
+    try:
+        yield
+    except (ValueError, OverflowError) as error:
+        raise StoreError(f"a value cannot be stored: {type(error).__name__}") from None

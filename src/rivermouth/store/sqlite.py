@@ -15,7 +15,7 @@ from sqlalchemy import Connection, Engine, RowMapping, Select, case, func, selec
 from sqlalchemy.exc import DBAPIError
 
 from rivermouth.store import statements as sql
-from rivermouth.store.database import open_database, open_reader, renamed
+from rivermouth.store.database import open_database, open_reader, renamed, renaming
 from rivermouth.store.port import (
     CallFilter,
     CallRecord,
@@ -133,10 +133,8 @@ class SqliteCallStore:
 
     def _writing(self) -> Connection:
         if self._writer is None:
-            try:
+            with renaming():
                 self._writer = self._engine.connect()
-            except DBAPIError as error:
-                raise renamed(error) from None
         return self._writer
 
     def _abandon(self) -> None:
@@ -146,22 +144,16 @@ class SqliteCallStore:
             writer.close()
 
     def _rows(self, query: Select[Any]) -> Sequence[RowMapping]:
-        try:
-            with self._engine.connect() as connection:
-                return connection.execute(query).mappings().all()
-        except DBAPIError as error:
-            raise renamed(error) from None
+        with renaming(), self._engine.connect() as connection:
+            return connection.execute(query).mappings().all()
 
     def _read(self, query: Select[Any]) -> Sequence[CallRecord]:
         """The calls that `query` selects, each with its attempts, both from one view of the database."""
-        try:
-            with self._engine.connect() as connection:
-                connection.exec_driver_sql("BEGIN")
-                heads = connection.execute(query).mappings().all()
-                wanted = select(attempts).where(attempts.c.call_id.in_([h["id"] for h in heads]))
-                lines = connection.execute(wanted.order_by(attempts.c.number)).mappings().all()
-        except DBAPIError as error:
-            raise renamed(error) from None
+        with renaming(), self._engine.connect() as connection:
+            connection.exec_driver_sql("BEGIN")
+            heads = connection.execute(query).mappings().all()
+            wanted = select(attempts).where(attempts.c.call_id.in_([h["id"] for h in heads]))
+            lines = connection.execute(wanted.order_by(attempts.c.number)).mappings().all()
         return joined(heads, lines)
 
 

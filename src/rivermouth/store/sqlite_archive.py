@@ -34,7 +34,6 @@ from sqlalchemy import (
     values,
 )
 from sqlalchemy.dialects.sqlite import insert
-from sqlalchemy.exc import DBAPIError
 
 from rivermouth.store.archive import (
     DAYS_CAP,
@@ -50,7 +49,7 @@ from rivermouth.store.archive import (
     Purged,
     Sums,
 )
-from rivermouth.store.database import open_database, open_reader, renamed
+from rivermouth.store.database import open_database, open_reader, renaming
 from rivermouth.store.kept.tables import kept_answers
 from rivermouth.store.port import CallFilter, CallRecord, CallText, Status, StoreError
 from rivermouth.store.rows import ASKED, asked, conditions, has_policy, indexed, joined, plain, text_of
@@ -93,41 +92,32 @@ class SqliteCallArchive:
     def page(self, limit: int, where: CallFilter = EVERY, after: Place | None = None) -> Page:
         walk = _walk(where, after)
         found = select(walk.c.seq).where(*asked(where, walk.c)).limit(limit + 1)
-        try:
-            with self._engine.connect() as connection:
-                connection.exec_driver_sql("BEGIN")
-                rows = connection.execute(found).scalars().all()
-                short = len(rows) <= limit
-                end = connection.execute(_end_of(where, after)).first() if short else None
-                wanted = select(calls).where(calls.c.seq.in_(rows[:limit]))
-                ordered = wanted.order_by(calls.c.started_ns.desc(), calls.c.seq.desc())
-                heads = connection.execute(ordered).mappings().all()
-                mine = select(attempts).where(attempts.c.call_id.in_([h["id"] for h in heads]))
-                lines = connection.execute(mine.order_by(attempts.c.number)).mappings().all()
-        except DBAPIError as error:
-            raise renamed(error) from None
+        with renaming(), self._engine.connect() as connection:
+            connection.exec_driver_sql("BEGIN")
+            rows = connection.execute(found).scalars().all()
+            short = len(rows) <= limit
+            end = connection.execute(_end_of(where, after)).first() if short else None
+            wanted = select(calls).where(calls.c.seq.in_(rows[:limit]))
+            ordered = wanted.order_by(calls.c.started_ns.desc(), calls.c.seq.desc())
+            heads = connection.execute(ordered).mappings().all()
+            mine = select(attempts).where(attempts.c.call_id.in_([h["id"] for h in heads]))
+            lines = connection.execute(mine.order_by(attempts.c.number)).mappings().all()
         if not short:
             last = heads[-1]
             return Page(tuple(joined(heads, lines)), Place(last["started_ns"], last["seq"]))
         return Page(tuple(joined(heads, lines)), Place(*end) if end is not None else None)
 
     def get(self, call_id: str) -> CallRecord | None:
-        try:
-            with self._engine.connect() as connection:
-                connection.exec_driver_sql("BEGIN")
-                heads = connection.execute(select(calls).where(calls.c.id == call_id)).mappings().all()
-                mine = select(attempts).where(attempts.c.call_id == call_id).order_by(attempts.c.number)
-                lines = connection.execute(mine).mappings().all()
-        except DBAPIError as error:
-            raise renamed(error) from None
+        with renaming(), self._engine.connect() as connection:
+            connection.exec_driver_sql("BEGIN")
+            heads = connection.execute(select(calls).where(calls.c.id == call_id)).mappings().all()
+            mine = select(attempts).where(attempts.c.call_id == call_id).order_by(attempts.c.number)
+            lines = connection.execute(mine).mappings().all()
         return joined(heads, lines)[0] if heads else None
 
     def text(self, call_id: str) -> CallText | None:
-        try:
-            with self._engine.connect() as connection:
-                row = connection.execute(select(calls_text).where(calls_text.c.call_id == call_id)).mappings().first()
-        except DBAPIError as error:
-            raise renamed(error) from None
+        with renaming(), self._engine.connect() as connection:
+            row = connection.execute(select(calls_text).where(calls_text.c.call_id == call_id)).mappings().first()
         return text_of(row) if row is not None else None
 
     def sums(
@@ -137,11 +127,8 @@ class SqliteCallArchive:
             return ()
         if len(days) > DAYS_CAP:
             raise StoreError(f"sums are made of {DAYS_CAP} days at most")
-        try:
-            with self._engine.connect() as connection:
-                rows = connection.execute(_sums(tuple(by), days, where).limit(limit)).mappings().all()
-        except DBAPIError as error:
-            raise renamed(error) from None
+        with renaming(), self._engine.connect() as connection:
+            rows = connection.execute(_sums(tuple(by), days, where).limit(limit)).mappings().all()
         names = [f"by_{group}" for group in by]
         return [_summed(plain(row), names) for row in rows]
 
@@ -179,26 +166,20 @@ class SqliteCallArchive:
             return connection.execute(update(calls).values(nobody).where(calls.c.id.in_(ids))).rowcount
 
         done = self._batches(some)
-        try:
-            with self._engine.connect() as connection:
-                left = connection.execute(select(func.count()).select_from(calls).where(mine, ~_ENDED)).scalar_one()
-        except DBAPIError as error:
-            raise renamed(error) from None
+        with renaming(), self._engine.connect() as connection:
+            left = connection.execute(select(func.count()).select_from(calls).where(mine, ~_ENDED)).scalar_one()
         if done:
             self._fold()
         return Erased(done, texts, left, answers)
 
     def fact(self, name: str, new: str) -> str:
         value = select(facts.c.value).where(facts.c.name == name)
-        try:
-            with self._engine.connect() as connection:
-                found = connection.execute(value).scalar()
-                if found is None:
-                    connection.execute(insert(facts).values(name=name, value=new).on_conflict_do_nothing())
-                    connection.commit()
-                    found = connection.execute(value).scalar_one()
-        except DBAPIError as error:
-            raise renamed(error) from None
+        with renaming(), self._engine.connect() as connection:
+            found = connection.execute(value).scalar()
+            if found is None:
+                connection.execute(insert(facts).values(name=name, value=new).on_conflict_do_nothing())
+                connection.commit()
+                found = connection.execute(value).scalar_one()
         return str(found)
 
     def dispose(self) -> None:
@@ -207,28 +188,22 @@ class SqliteCallArchive:
     def _batches(self, some: Callable[[Connection], int]) -> int:
         """Repeats `some`, each time in a transaction of its own, until it finds nothing more to do."""
         total = 0
-        try:
-            with self._engine.connect() as connection:
-                connection.exec_driver_sql("PRAGMA secure_delete=ON")
-                while True:
-                    connection.commit()
-                    connection.exec_driver_sql("BEGIN IMMEDIATE")
-                    done = some(connection)
-                    connection.commit()
-                    total += done
-                    if done < BATCH_ROWS:
-                        return total
-        except DBAPIError as error:
-            raise renamed(error) from None
+        with renaming(), self._engine.connect() as connection:
+            connection.exec_driver_sql("PRAGMA secure_delete=ON")
+            while True:
+                connection.commit()
+                connection.exec_driver_sql("BEGIN IMMEDIATE")
+                done = some(connection)
+                connection.commit()
+                total += done
+                if done < BATCH_ROWS:
+                    return total
 
     def _fold(self) -> None:
         """Moves the log into the database and empties it, as far as readers let it be."""
-        try:
-            with self._engine.connect() as connection:
-                connection.commit()
-                connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
-        except DBAPIError as error:
-            raise renamed(error) from None
+        with renaming(), self._engine.connect() as connection:
+            connection.commit()
+            connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
 def _order(query: Select[Any]) -> Select[Any]:

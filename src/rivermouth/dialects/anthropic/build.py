@@ -169,12 +169,12 @@ class _Built:
             if getattr(sampling, name) not in (None, False):
                 self._lose(name)
         thinks = self.body.get("thinking", {}).get("type", "disabled") != "disabled"
-        heat, top_p, top_k = sampling.temperature, sampling.top_p, sampling.top_k
-        if heat is not None and thinks and heat != 1:
+        temperature_of, top_p, top_k = sampling.temperature, sampling.top_p, sampling.top_k
+        if temperature_of is not None and thinks and temperature_of != 1:
             self._lose("temperature")
-        elif heat is not None:
-            self.body["temperature"] = min(heat, 1.0)
-            if heat > 1:
+        elif temperature_of is not None:
+            self.body["temperature"] = min(temperature_of, 1.0)
+            if temperature_of > 1:
                 self._lose("temperature")
         if top_p is not None and ("temperature" in self.body or (thinks and top_p < _TOP_P_THINKING)):
             self._lose("top_p")  # newer models take one of the two, thinking ones only a high top_p

@@ -28,30 +28,15 @@ from rivermouth.ir.request import (
     Part,
     Reasoning,
     Refusal,
-    Role,
     Text,
     ToolCall,
     ToolResult,
 )
+from rivermouth.ir.sides import ASSISTANT, USER, Block, Side, append, gathered
 from rivermouth.ir.turns import LOST, paired
 from rivermouth.wire import arguments, json
 
-Block = dict[str, Any]
-
 NO_USER: Final = "Continue."
-
-
-class _Turn:
-    """One turn being gathered.  The user's: results and the rest; the assistant's: blocks."""
-
-    def __init__(self, role: str) -> None:
-        self.role = role
-        self.blocks: list[Block] = []
-        self.results: list[ToolResult] = []
-
-    @property
-    def empty(self) -> bool:
-        return not self.blocks and not self.results
 
 
 class Turns:
@@ -62,20 +47,9 @@ class Turns:
         self.losses: set[str] = {LOST} if talk.lost else set()
         self._ids: set[str] = set()
         self._numbers: dict[str, int] = {}  # how often an id was wanted: asking from 1 each time would be quadratic
-        self.wire = self._write(self._gather(talk.messages))
+        self.wire = self._write(gathered(talk.messages, self._add))
 
-    def _gather(self, messages: Iterable[Message]) -> list[_Turn]:
-        turns: list[_Turn] = []
-        for message in messages:
-            role = "assistant" if message.role is Role.ASSISTANT else "user"
-            turn = turns[-1] if turns and turns[-1].role == role else _Turn(role)
-            for part in message.parts:
-                self._add(turn, part)
-            if not turn.empty and (not turns or turns[-1] is not turn):
-                turns.append(turn)
-        return turns
-
-    def _add(self, turn: _Turn, part: Part) -> None:
+    def _add(self, turn: Side, part: Part) -> None:
         match part:
             case ToolResult():
                 turn.results.append(part)
@@ -83,12 +57,12 @@ class Turns:
                 turn.blocks.append({"type": "tool_use", "id": part.id, "name": part.name, "input": _input(part)})
             case Reasoning():
                 self._add_reasoning(turn, part)
-            case Image() | File() if turn.role == "assistant":
+            case Image() | File() if turn.role == ASSISTANT:
                 self.losses.add("messages.image")
             case _:
                 turn.blocks += block_of(part)
 
-    def _add_reasoning(self, turn: _Turn, part: Reasoning) -> None:
+    def _add_reasoning(self, turn: Side, part: Reasoning) -> None:
         signature = native(part.signature)
         if signature is None:
             self.losses.add("messages.reasoning")
@@ -97,22 +71,22 @@ class Turns:
         else:
             turn.blocks.append({"type": "thinking", "thinking": part.text, "signature": signature})
 
-    def _write(self, turns: list[_Turn]) -> list[Block]:
+    def _write(self, turns: list[Side]) -> list[Block]:
         """Results open the user's turn after the calls, whose order they have."""
         wire: list[Block] = []
         names: list[str] = []  # ids on the wire of the last assistant turn's calls
         for turn in turns:
-            if turn.role == "user":
-                _append(wire, "user", [*map(_result, turn.results, names), *turn.blocks])
+            if turn.role == USER:
+                append(wire, USER, [*map(_result, turn.results, names), *turn.blocks])
             else:
                 if not wire:
-                    _append(wire, "user", [_text(NO_USER)])
+                    append(wire, USER, [_text(NO_USER)])
                 names = self._name_calls(turn)
-                _append(wire, turn.role, turn.blocks)
+                append(wire, turn.role, turn.blocks)
         _trim_last(wire)
-        return wire or [{"role": "user", "content": [_text(NO_USER)]}]
+        return wire or [{"role": USER, "content": [_text(NO_USER)]}]
 
-    def _name_calls(self, turn: _Turn) -> list[str]:
+    def _name_calls(self, turn: Side) -> list[str]:
         """The calls' ids as they go out: spelled for the wire, and numbered where the talk has had them before."""
         calls = [block for block in turn.blocks if block["type"] == "tool_use"]
         for block in calls:
@@ -155,19 +129,9 @@ def block_of(part: Part) -> list[Block]:
             raise AssertionError(part)
 
 
-def _append(wire: list[Block], role: str, content: list[Block]) -> None:
-    """One more turn, joined to the last if the role is the same."""
-    if not content:
-        return
-    if wire and wire[-1]["role"] == role:
-        wire[-1]["content"] += content
-    else:
-        wire.append({"role": role, "content": list(content)})
-
-
 def _trim_last(wire: list[Block]) -> None:
     """A last assistant turn is continued by the model; its text may not end in blanks."""
-    if wire and wire[-1]["role"] == "assistant":
+    if wire and wire[-1]["role"] == ASSISTANT:
         last = wire[-1]["content"][-1]
         if last["type"] == "text":
             last["text"] = last["text"].rstrip()

@@ -209,18 +209,18 @@ class _Built:
             if getattr(sampling, name) not in (None, False):
                 self._lose(name)
         thinks = self._family is Family.CLAUDE and self._more.get("thinking", {}).get("type", "disabled") != "disabled"
-        heat, top_p = sampling.temperature, sampling.top_p
+        temperature, top_p = sampling.temperature, sampling.top_p
         config: dict[str, Any] = {}
         room = clamped(request.max_tokens, model)
         if room is not None:
             config["maxTokens"] = max(room, 1)
         if room != request.max_tokens:
             self._lose("max_tokens")
-        if heat is not None and thinks and heat != 1:
+        if temperature is not None and thinks and temperature != 1:
             self._lose("temperature")
-        elif heat is not None:
-            config["temperature"] = min(heat, 1.0)
-            if heat > 1:
+        elif temperature is not None:
+            config["temperature"] = min(temperature, 1.0)
+            if temperature > 1:
                 self._lose("temperature")
         # Claude's newer models take one of the two, and thinking ones neither.
         if top_p is not None and self._family is Family.CLAUDE and ("temperature" in config or thinks):

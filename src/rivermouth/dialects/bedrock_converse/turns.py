@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from base64 import b64encode
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -29,16 +29,14 @@ from rivermouth.ir.request import (
     Part,
     Reasoning,
     Refusal,
-    Role,
     Text,
     ToolCall,
     ToolResult,
 )
+from rivermouth.ir.sides import ASSISTANT, USER, Block, Side, append, gathered
 from rivermouth.ir.turns import LOST, paired
 from rivermouth.vendors.anthropic.signatures import native
 from rivermouth.wire import arguments, json
-
-Block = dict[str, Any]
 
 NO_USER: Final = "Continue."
 DOCUMENT: Final = "document"
@@ -50,19 +48,6 @@ _ID_CHARS: Final = 48  # with room for a number
 _NO_NAME: Final = re.compile(r"[^\w\s()\[\]-]|_", re.ASCII)
 _SPACES: Final = re.compile(r"\s+")
 _NAME_CHARS: Final = 180
-
-
-class _Turn:
-    """One turn being gathered.  The user's: results and the rest; the assistant's: blocks."""
-
-    def __init__(self, role: str) -> None:
-        self.role = role
-        self.blocks: list[Block] = []
-        self.results: list[ToolResult] = []
-
-    @property
-    def empty(self) -> bool:
-        return not self.blocks and not self.results
 
 
 class Turns:
@@ -78,20 +63,9 @@ class Turns:
         self._reasons = reasons
         self._taken: set[str] = set()
         self._numbers: dict[str, int] = {}  # how often a name was wanted: asking from 1 each time would be quadratic
-        self.wire = self._write(self._gather(talk.messages))
+        self.wire = self._write(gathered(talk.messages, self._add))
 
-    def _gather(self, messages: Iterable[Message]) -> list[_Turn]:
-        turns: list[_Turn] = []
-        for message in messages:
-            role = "assistant" if message.role is Role.ASSISTANT else "user"
-            turn = turns[-1] if turns and turns[-1].role == role else _Turn(role)
-            for part in message.parts:
-                self._add(turn, part)
-            if not turn.empty and (not turns or turns[-1] is not turn):
-                turns.append(turn)
-        return turns
-
-    def _add(self, turn: _Turn, part: Part) -> None:
+    def _add(self, turn: Side, part: Part) -> None:
         match part:
             case ToolResult():
                 turn.results.append(part)
@@ -100,12 +74,12 @@ class Turns:
                 turn.blocks.append({"toolUse": {"toolUseId": part.id, "name": part.name, "input": _input(part)}})
             case Reasoning():
                 self._add_reasoning(turn, part)
-            case Image() | File() if turn.role == "assistant":
+            case Image() | File() if turn.role == ASSISTANT:
                 self.losses.add("messages.image")
             case _:
                 turn.blocks += self._block(part)
 
-    def _add_reasoning(self, turn: _Turn, part: Reasoning) -> None:
+    def _add_reasoning(self, turn: Side, part: Reasoning) -> None:
         signature = native(part.signature)
         if signature is None or part.signature is None or not self._reasons:
             self.losses.add("messages.reasoning")
@@ -115,22 +89,22 @@ class Turns:
             told = {"text": part.text, "signature": signature}
             turn.blocks.append({"reasoningContent": {"reasoningText": told}})
 
-    def _write(self, turns: list[_Turn]) -> list[Block]:
+    def _write(self, turns: list[Side]) -> list[Block]:
         """Results open the user's turn after the calls, whose order they have."""
         wire: list[Block] = []
         names: list[str] = []  # ids on the wire of the last assistant turn's calls
         for turn in turns:
-            if turn.role == "user":
-                _append(wire, "user", [*map(self._result, turn.results, names), *_with_text(turn.blocks)])
+            if turn.role == USER:
+                append(wire, USER, [*map(self._result, turn.results, names), *_with_text(turn.blocks)])
             else:
                 if not wire:
-                    _append(wire, "user", [_text(NO_USER)])
+                    append(wire, USER, [_text(NO_USER)])
                 names = self._name_calls(turn)
-                _append(wire, turn.role, turn.blocks)
+                append(wire, turn.role, turn.blocks)
         _trim_last(wire)
-        return wire or [{"role": "user", "content": [_text(NO_USER)]}]
+        return wire or [{"role": USER, "content": [_text(NO_USER)]}]
 
-    def _name_calls(self, turn: _Turn) -> list[str]:
+    def _name_calls(self, turn: Side) -> list[str]:
         """The calls' ids as they go out: spelled for the wire, and numbered where the talk has had them before."""
         calls = [block["toolUse"] for block in turn.blocks if "toolUse" in block]
         for call in calls:
@@ -214,19 +188,9 @@ def _with_text(blocks: list[Block]) -> list[Block]:
     return blocks
 
 
-def _append(wire: list[Block], role: str, content: list[Block]) -> None:
-    """One more turn, joined to the last if the role is the same."""
-    if not content:
-        return
-    if wire and wire[-1]["role"] == role:
-        wire[-1]["content"] += content
-    else:
-        wire.append({"role": role, "content": list(content)})
-
-
 def _trim_last(wire: list[Block]) -> None:
     """A last assistant turn is continued by the model; its text may not end in blanks."""
-    if wire and wire[-1]["role"] == "assistant":
+    if wire and wire[-1]["role"] == ASSISTANT:
         last = wire[-1]["content"][-1]
         if "text" in last:
             last["text"] = last["text"].rstrip()

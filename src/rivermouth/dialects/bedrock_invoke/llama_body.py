@@ -16,7 +16,7 @@ from rivermouth.dialects.bedrock_invoke.body import METRICS
 from rivermouth.dialects.bedrock_invoke.prompted import Prompted, parse_prompted
 from rivermouth.dialects.bedrock_invoke.prompts import LLAMA_LAYOUTS, layout_of, read_llama, write_llama
 from rivermouth.dialects.bedrock_invoke.tables import LLAMA, LLAMA_IN, LLAMA_OUT
-from rivermouth.dialects.bedrock_invoke.text_request import heat, note_losses, refuse, said
+from rivermouth.dialects.bedrock_invoke.text_request import note_losses, refuse, said, temperature_of
 from rivermouth.dialects.bedrock_invoke.text_stream import Counted, Form, Piece, text_body, whole_reply
 from rivermouth.dialects.dialect import Answer, Outgoing, Route
 from rivermouth.ir.events import Finish, Usage
@@ -81,7 +81,7 @@ def build(request: Request, model: str) -> Outgoing:
         {
             "prompt": write_llama(layout_of(model), request, losses),
             LIMIT: request.max_tokens,
-            "temperature": heat(request, losses),
+            "temperature": temperature_of(request, losses),
             "top_p": request.sampling.top_p,
         }
     )

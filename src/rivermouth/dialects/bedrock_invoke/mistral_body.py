@@ -18,7 +18,7 @@ from rivermouth.dialects.bedrock_invoke.body import METRICS
 from rivermouth.dialects.bedrock_invoke.prompted import Prompted, parse_prompted
 from rivermouth.dialects.bedrock_invoke.prompts import read_mistral, write_mistral
 from rivermouth.dialects.bedrock_invoke.tables import MISTRAL, MISTRAL_IN, MISTRAL_OUT
-from rivermouth.dialects.bedrock_invoke.text_request import heat, note_losses, refuse, said
+from rivermouth.dialects.bedrock_invoke.text_request import note_losses, refuse, said, temperature_of
 from rivermouth.dialects.bedrock_invoke.text_stream import Counted, Form, Piece, text_body, whole_reply
 from rivermouth.dialects.dialect import Answer, Outgoing, Route
 from rivermouth.ir.errors import WireError
@@ -79,7 +79,7 @@ def build(request: Request, model: str) -> Outgoing:
             "prompt": write_mistral(request, losses),
             "max_tokens": request.max_tokens,
             "stop": list(request.stop) or None,
-            "temperature": heat(request, losses),
+            "temperature": temperature_of(request, losses),
             "top_p": request.sampling.top_p,
             "top_k": request.sampling.top_k,
         }

@@ -60,7 +60,7 @@ def note_losses(request: Request, kept: frozenset[str], losses: set[str]) -> Non
         losses.add("thinking")
 
 
-def heat(request: Request, losses: set[str]) -> float | None:
+def temperature_of(request: Request, losses: set[str]) -> float | None:
     """The temperature, which is at most 1 here."""
     wanted = request.sampling.temperature
     if wanted is None or wanted <= 1:

@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from rivermouth.dialects.bedrock_invoke.tables import NAME
-from rivermouth.dialects.bedrock_invoke.text_request import heat, note_losses, refuse, said, words
+from rivermouth.dialects.bedrock_invoke.text_request import note_losses, refuse, said, temperature_of, words
 from rivermouth.dialects.dialect import Outgoing, Route
 from rivermouth.ir.errors import WireError, invalid
 from rivermouth.ir.names import loss_names, unread
@@ -97,7 +97,7 @@ def _config(request: Request, losses: set[str]) -> dict[str, Any]:
     config = said(
         {
             "maxTokenCount": request.max_tokens,
-            "temperature": heat(request, losses),
+            "temperature": temperature_of(request, losses),
             "topP": request.sampling.top_p,
             "stopSequences": list(request.stop) or None,
         }

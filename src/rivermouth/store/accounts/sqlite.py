@@ -6,13 +6,11 @@ from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 from sqlalchemy import Connection, Engine, event
-from sqlalchemy.exc import DBAPIError
 
 from rivermouth.store.accounts.port import AccountTx
 from rivermouth.store.accounts.transaction import SqlAccountTx
 from rivermouth.store.chats.sqlite import named
-from rivermouth.store.database import BUSY_MS
-from rivermouth.store.port import StoreError
+from rivermouth.store.database import BUSY_MS, renaming, storable
 from rivermouth.store.transactions import Transactions
 
 T = TypeVar("T")
@@ -34,25 +32,17 @@ class SqliteAccountStore:
         self._clock_ns = clock_ns
 
     async def run(self, work: Callable[[AccountTx], T]) -> T:
-        try:
+        with renaming(named), storable():
             return await self._transactions.run(lambda connection: work(self._tx(connection)))
-        except DBAPIError as error:
-            raise named(error) from None
-        except (ValueError, OverflowError) as error:
-            raise StoreError(f"a value cannot be stored: {type(error).__name__}") from None
 
     async def read(self, work: Callable[[AccountTx], T]) -> T:
-        try:
+        with renaming(named):
             return await self._transactions.read(lambda connection: work(self._tx(connection)))
-        except DBAPIError as error:
-            raise named(error) from None
 
     async def wipe(self) -> None:
         """The write-ahead log still has the pages of before: write them into the file, and empty it."""
-        try:
+        with renaming(named):
             await self._transactions.outside(*_EMPTY_LOG)
-        except DBAPIError as error:
-            raise named(error) from None
 
     async def close(self) -> None:
         await self._transactions.close()

@@ -10,8 +10,7 @@ from sqlalchemy.exc import DBAPIError
 
 from rivermouth.store.chats.port import Taken, Tx
 from rivermouth.store.chats.transaction import SqlTx
-from rivermouth.store.database import renamed
-from rivermouth.store.port import StoreError
+from rivermouth.store.database import renamed, renaming, storable
 from rivermouth.store.transactions import Transactions
 
 T = TypeVar("T")
@@ -38,18 +37,12 @@ class SqliteChatStore:
         self._must_exist = must_exist
 
     async def run(self, work: Callable[[Tx], T]) -> T:
-        try:
+        with renaming(named), storable():
             return await self._transactions.run(lambda connection: work(self._tx(connection)))
-        except DBAPIError as error:
-            raise named(error) from None
-        except (ValueError, OverflowError) as error:  # half an emoji, a number above 64 bits
-            raise StoreError(f"a value cannot be stored: {type(error).__name__}") from None
 
     async def read(self, work: Callable[[Tx], T]) -> T:
-        try:
+        with renaming(named):
             return await self._transactions.read(lambda connection: work(self._tx(connection)))
-        except DBAPIError as error:
-            raise named(error) from None
 
     async def close(self) -> None:
         await self._transactions.close()

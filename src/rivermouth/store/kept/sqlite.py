@@ -21,13 +21,12 @@ from sqlalchemy import (
     select,
     update,
 )
-from sqlalchemy.exc import DBAPIError
 
 from rivermouth.store import statements as sql
-from rivermouth.store.database import BUSY_MS, renamed
+from rivermouth.store.database import BUSY_MS, renaming, storable
 from rivermouth.store.kept.port import KeptAnswer, Owner
 from rivermouth.store.kept.tables import kept_answers as kept_table
-from rivermouth.store.port import CallRecord, StoreError
+from rivermouth.store.port import CallRecord
 from rivermouth.store.tables import calls
 from rivermouth.store.transactions import Transactions
 
@@ -97,10 +96,8 @@ class SqliteKeptStore:
         statement = delete(kept_table).where(_is(answer_id, owner, now_ns))
         gone = await self._write(lambda connection: connection.execute(statement).rowcount == 1)
         if gone:
-            try:
+            with renaming():
                 await self._transactions.outside(*_EMPTY_LOG)
-            except DBAPIError as error:
-                raise renamed(error) from None
         return gone
 
     async def unended(self) -> Sequence[KeptAnswer]:
@@ -111,18 +108,12 @@ class SqliteKeptStore:
         await self._transactions.close()
 
     async def _write(self, work: Callable[[Connection], T]) -> T:
-        try:
+        with renaming(), storable():
             return await self._transactions.run(work)
-        except DBAPIError as error:
-            raise renamed(error) from None
-        except (ValueError, OverflowError) as error:  # half an emoji in a name, a number above 64 bits
-            raise StoreError(f"a value cannot be stored: {type(error).__name__}") from None
 
     async def _reading(self, work: Callable[[Connection], T]) -> T:
-        try:
+        with renaming():
             return await self._transactions.read(work)
-        except DBAPIError as error:
-            raise renamed(error) from None
 
 
 def _run(connection: Connection, statement: Executable, call: CallRecord | None) -> bool:

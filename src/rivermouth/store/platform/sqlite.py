@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Engine, RowMapping, Select, and_, delete, fun
 from sqlalchemy.exc import DBAPIError
 
 from rivermouth.config import Budget, RateLimits, Scope
-from rivermouth.store.database import renamed
+from rivermouth.store.database import renamed, renaming
 from rivermouth.store.platform.port import ChangeRow, KeyRow, LateRow, Spent, SpentRow, Taken
 from rivermouth.store.platform.tables import platform_carried, platform_changes, platform_keys, platform_revision
 from rivermouth.store.port import Status, StoreError
@@ -143,10 +143,8 @@ class _Reading:
         self._engine = engine
 
     def __enter__(self) -> Connection:
-        try:
+        with renaming():
             self._connection = self._engine.connect()
-        except DBAPIError as error:
-            raise renamed(error) from None
         return self._connection
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
