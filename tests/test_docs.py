@@ -318,6 +318,11 @@ def test_settings_that_a_page_names_exist(page: Path) -> None:
     assert named - set(setting_paths(ConfigFile)) - to_come() == set()
 
 
+def test_every_page_is_in_the_index() -> None:
+    listed = set(re.findall(r"\]\(([\w.-]+)\)", (DOCS / "index.md").read_text(encoding="utf-8")))
+    assert {page.name for page in DOCS.glob("*.md")} - {"index.md"} <= listed
+
+
 def test_what_is_to_come_is_not_here_yet() -> None:
     come = to_come()
     assert come & set(setting_paths(ConfigFile)) == set()

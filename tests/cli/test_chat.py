@@ -91,6 +91,15 @@ def test_without_any_server_one_is_started_in_the_process(
     assert json.decode(cli("calls", "--json").out.encode())[0]["status"] == "completed"
 
 
+def test_a_server_in_the_process_has_the_scripted_models_where_the_configuration_asks_them(
+    cli: Cli, data_dir: Path, silent: Path
+) -> None:
+    asks = '\n[models.writer]\nendpoints = ["scripted/scripted"]\n'
+    silent.write_text(silent.read_text(encoding="utf-8") + asks, encoding="utf-8")
+    ran = run("chat", "writer", "Hi", "--data-dir", data_dir, "--config", silent)
+    assert (ran.code, 'You said: "Hi"' in ran.out) == (0, True)
+
+
 def test_without_any_model_it_says_how_to_get_one(cli: Cli, silent: Path) -> None:
     ran = cli("chat", "-p", "Hi", "--config", silent)
     assert (ran.code, ran.out) == (5, "")

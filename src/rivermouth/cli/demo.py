@@ -26,7 +26,7 @@ from rivermouth.cli.pull import follow
 from rivermouth.cli.serve import until_stopped
 from rivermouth.cli.serving import listening, url_of
 from rivermouth.cli.term import Exit, fail, own_name, say
-from rivermouth.config import Config
+from rivermouth.config import Config, scripted_asked
 from rivermouth.ir.errors import ApiError
 from rivermouth.ir.events import Finish, TextDelta, Usage
 from rivermouth.ir.request import Message, Request, Role, Sampling, Text
@@ -69,7 +69,8 @@ def run(*, config_file: Path | None, host: str | None, port: int | None, data_di
     sockets = [free_port(config.server.host, config.server.port)]
     real = why is None
     show = Show(config, MODEL if real else SCRIPTED, sockets[0], once=once)
-    until_stopped(without_drain(config), data, sockets, show.ready, scripted=not real, warm=MODEL if real else None)
+    scripted = not real or any(scripted_asked(config))
+    until_stopped(without_drain(config), data, sockets, show.ready, scripted=scripted, warm=MODEL if real else None)
     if once and not show.answered:
         raise typer.Exit(Exit.FAILED)
 

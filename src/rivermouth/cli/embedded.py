@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from rivermouth.cli.serving import close, listening, serving, url_of
-from rivermouth.config import Config, ConfigError, override
+from rivermouth.config import Config, ConfigError, override, scripted_asked
 from rivermouth.ir.errors import ApiError
 from rivermouth.store.datadir import DataDir, DataDirBusy
 from rivermouth.store.port import StoreError
@@ -60,7 +60,8 @@ def _serve(
 
     try:
         with asyncio.Runner() as runner:
-            runner.run(serving(config, data, sockets, ready, scripted=False, warm=model))
+            scripted = any(scripted_asked(config))
+            runner.run(serving(config, data, sockets, ready, scripted=scripted, warm=model))
     except (DataDirBusy, StoreError, ConfigError, ApiError, OSError) as error:
         if started.done():
             raise
