@@ -144,6 +144,20 @@ def test_a_stream_that_did_not_end_well_gets_our_error_and_no_terminator(frames:
     assert [p["choices"][0]["finish_reason"] for p in found[:-1]] == [None]
 
 
+@pytest.mark.fault("F10")
+def test_what_a_held_chunk_says_beside_its_end_is_not_lost_with_it() -> None:
+    call = {"tool_calls": [{"index": 0, "id": "c", "function": {"name": "f", "arguments": "{}"}}]}
+    for delta in ({"content": "!"}, call):
+        begun = [chunk({"content": "hi"}), chunk(delta, "stop")]
+        found = sent(begun)
+        assert [list(p) for p in found][-1] == ["error"]
+        assert [p["choices"][0]["delta"] for p in found[:-1]] == [{"content": "hi"}, delta]
+        assert [p["choices"][0]["finish_reason"] for p in found[:-1]] == [None, None]
+        *whole, done = sent([*begun, DONE])
+        assert [p["choices"][0]["finish_reason"] for p in whole] == [None, "stop"]
+        assert done == "[DONE]"
+
+
 def test_after_its_end_it_says_nothing() -> None:
     relay, decoder = Relay(answer()), DIALECT.decoder(asked())
     for each in (STOP, DONE):

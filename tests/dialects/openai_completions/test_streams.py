@@ -174,6 +174,16 @@ class TestRelay:
         assert out.endswith(b"}\n\n")
         assert b"[DONE]" not in out
 
+    @pytest.mark.fault("F10")
+    def test_what_a_held_chunk_says_beside_its_end_is_not_lost_with_it(self) -> None:
+        relay, decoder = Relay(answer()), DIALECT.decoder(parse())
+        data = b'{"id":"u","model":"m","choices":[{"index":0,"text":"all of it","finish_reason":"stop"}]}'
+        frame = Frame("", data)
+        assert relay.feed(frame, decoder.feed(frame)) == b""
+        said, error = DIALECT.reader().feed(relay.fail(ApiError(Kind.TRUNCATED, "cut")))
+        assert json.loads(said.data)["choices"] == [{"index": 0, "text": "all of it", "finish_reason": None}]
+        assert list(json.loads(error.data)) == ["error"]
+
 
 def client(served: Loopback) -> openai.OpenAI:
     return openai.OpenAI(base_url=f"{served.url}/v1", api_key="k", max_retries=0)

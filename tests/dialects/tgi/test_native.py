@@ -320,6 +320,19 @@ class TestRelay:
         assert only_error(decode(out)).error.kind is Kind.TRUNCATED
 
 
+@pytest.mark.fault("F10")
+def test_what_a_chat_says_beside_an_end_that_did_not_come_is_sent_before_the_error() -> None:
+    assert DIALECT.relay is not None
+    decoder, relay = DIALECT.decoder(asked()), DIALECT.relay(answer("chat"))
+    data = b'{"id":"u","model":"m","choices":[{"index":0,"delta":{"content":"all of it"},"finish_reason":"stop"}]}'
+    frame = Frame("", data)
+    assert relay.feed(frame, decoder.feed(frame)) == b""
+    said, error = (json.loads(f.data) for f in DIALECT.reader().feed(relay.fail(ApiError(Kind.TRUNCATED, "cut"))))
+    assert said["choices"] == [{"index": 0, "delta": {"content": "all of it"}, "finish_reason": None}]
+    assert error["error_type"]
+    assert relay.fail(ApiError(Kind.TRUNCATED, "again")) == b""
+
+
 def relayed(stream: bytes, kind: str = "generate_stream") -> bytes:
     assert DIALECT.relay is not None
     decoder, relay = DIALECT.decoder(asked()), DIALECT.relay(answer(kind))

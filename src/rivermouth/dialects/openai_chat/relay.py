@@ -15,13 +15,14 @@ from rivermouth.dialects.openai_chat.failures import encode_stream_error
 from rivermouth.dialects.openai_chat.shapes import Chunk
 from rivermouth.dialects.openai_chat.template import LEARN_CAP, PROBE, cut
 from rivermouth.ir.errors import ApiError
-from rivermouth.ir.events import ArgsDelta, Error, Event, Finish, ReasoningDelta, TextDelta
-from rivermouth.vendors.openai.splice import drop_member, members, replace_member, set_member
+from rivermouth.ir.events import ArgsDelta, Error, Event, Finish, PartEnd, ReasoningDelta, TextDelta, Usage
+from rivermouth.vendors.openai.splice import drop_member, members, replace_member, set_member, unended
 from rivermouth.wire import json, sse
 from rivermouth.wire.frame import Frame
 from rivermouth.wire.stencil import Stencil
 
 _PLAIN: Final = frozenset({TextDelta, ReasoningDelta, ArgsDelta})
+_CLOSING: Final = frozenset({PartEnd, Usage})
 _NULL_USAGE: Final = b',"usage":null'
 _LF: Final = ord("\n")
 _chunk: Final = json.typed(Chunk)
@@ -42,6 +43,7 @@ class Relay:
         self._edited = (b"", b"")  # and the same, edited and framed
         self._lessons = 0
         self._finish: bytes | None = None
+        self._says = False  # something, beside the end
         self._usage: bytes | None = None
         self._done = False
 
@@ -68,7 +70,7 @@ class Relay:
             return self._end()
         if not data or data.startswith(b"[DONE]"):
             return b""
-        return self._whole(data)
+        return self._whole(data, events)
 
     def plain(self, part: int, upstream: Stencil) -> Stencil | None:
         """What stands around the next delta, given what stands around it in the upstream's frame."""
@@ -78,11 +80,12 @@ class Relay:
         return Stencil(before + b'"', b'"' + after)
 
     def fail(self, error: ApiError) -> bytes:
-        """The in-stream error.  A finish chunk that is held is dropped: the end it told of did not come (F10)."""
+        """The in-stream error.  The end that a held chunk told of did not come (F10); what it says beside that did."""
         if self._done:
             return b""
         self._done = True
-        return encode_stream_error(error)
+        said = _frame(unended(self._finish)) if self._finish is not None and self._says else b""
+        return said + encode_stream_error(error)
 
     def _plain(self, data: bytes) -> bytes:
         """A chunk that only carries on an open part: neither the finish nor usage can stand in it."""
@@ -105,7 +108,7 @@ class Relay:
         if found:
             self._head, self._tail, self._edited = head, tail, (before, after)
 
-    def _whole(self, data: bytes) -> bytes:
+    def _whole(self, data: bytes, events: list[Event]) -> bytes:
         """A chunk that opens, closes or counts something."""
         chunk = json.decode_as(_chunk, data)
         data = self._rename(data)
@@ -117,6 +120,7 @@ class Relay:
         if not any(choice.finish_reason for choice in chunk.choices or ()):
             return _frame(data)
         earlier, self._finish = self._finish, data
+        self._says = any(type(event) not in _CLOSING for event in events)
         return _frame(earlier) if earlier is not None else b""
 
     def _end(self) -> bytes:

@@ -14,7 +14,7 @@ from rivermouth.dialects.openai_completions.failures import encode_stream_error
 from rivermouth.dialects.openai_completions.shapes import Chunk
 from rivermouth.ir.errors import ApiError
 from rivermouth.ir.events import Error, Event, Finish
-from rivermouth.vendors.openai.splice import drop_member, replace_member
+from rivermouth.vendors.openai.splice import drop_member, replace_member, unended
 from rivermouth.wire import json, sse
 from rivermouth.wire.frame import Frame
 
@@ -26,12 +26,13 @@ _chunk: Final = json.typed(Chunk)
 class Relay:
     """Frames and their events in, bytes out.  Holds at most one finish chunk and one usage chunk."""
 
-    __slots__ = ("_done", "_finish", "_name", "_usage", "_wants_usage")
+    __slots__ = ("_done", "_finish", "_name", "_said", "_usage", "_wants_usage")
 
     def __init__(self, answer: Answer) -> None:
         self._wants_usage = answer.request is not None and answer.request.include_usage
         self._name = json.encode(answer.model)
         self._finish = b""
+        self._said = b""  # the same, should its end not come
         self._usage = b""
         self._done = False
 
@@ -51,11 +52,11 @@ class Relay:
         return self._chunk(data)
 
     def fail(self, error: ApiError) -> bytes:
-        """The in-stream error.  A finish chunk that is held is dropped: the end it told of did not come."""
+        """The in-stream error.  The end that a held chunk told of did not come; what it says beside that did."""
         if self._done:
             return b""
         self._done = True
-        return encode_stream_error(error)
+        return self._said + encode_stream_error(error)
 
     def _chunk(self, data: bytes) -> bytes:
         chunk = json.decode_as(_chunk, data)
@@ -68,6 +69,7 @@ class Relay:
         if not any(choice.finish_reason for choice in chunk.choices or ()):
             return _frame(data)
         earlier, self._finish = self._finish, _frame(data)
+        self._said = _frame(unended(data)) if any(choice.text for choice in chunk.choices or ()) else b""
         return earlier
 
 

@@ -25,6 +25,7 @@ from rivermouth.wire import json, sse
 from rivermouth.wire.frame import Frame
 
 PATH: Final = "/v1/chat/completions"
+_GAP: Final = b"\n\n"
 
 parse_reply: Final = OPENAI.parse_reply
 parse_models: Final = OPENAI.parse_models
@@ -221,8 +222,10 @@ class ChatRelay:
         return self._relay.feed(frame, events)
 
     def fail(self, error: ApiError) -> bytes:
-        """The in-stream error.  What the chat's relay holds back is dropped with it (F10)."""
+        """The in-stream error, in the place of the one that the chat's relay ends with."""
         if self._done:
             return b""
         self._done = True
-        return b"" if not self._relay.fail(error) else sse.data(error_body(error))
+        ended = self._relay.fail(error)
+        said, gap, _ = ended.removesuffix(_GAP).rpartition(_GAP)
+        return said + gap + sse.data(error_body(error)) if ended else b""

@@ -7,11 +7,13 @@ white space, the same bytes twice) the object is written anew from its members, 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from rivermouth.ir.errors import WireError
 from rivermouth.wire import json
 
 Members = dict[str, json.Raw]
+_raw_items: Final = json.typed(list[json.Raw])
 
 
 def members(data: bytes) -> Members:
@@ -64,6 +66,13 @@ def set_member(data: bytes, name: str, value: bytes) -> bytes:
         return _replaced(data, fields, name, value)
     comma = b"," if fields else b""
     return data.rstrip()[:-1].rstrip() + comma + json.encode(name) + b":" + value + b"}"
+
+
+def unended(chunk: bytes) -> bytes:
+    """The chunk without the end that it tells of: each choice's `finish_reason` is null, the rest as it came."""
+    choices = json.decode_as(_raw_items, members(chunk)["choices"])
+    still_open = [replace_member(bytes(choice), "finish_reason", b"null") for choice in choices]
+    return set_member(chunk, "choices", b"[" + b",".join(still_open) + b"]")
 
 
 def _heads(name: str) -> tuple[bytes, bytes]:
