@@ -11,19 +11,19 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterable
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 NOTE_CHARS: Final = 500
-T = TypeVar("T", bound=Callable[..., Any])
+Test = Callable[..., None]
 
 
-def in_turn(names: str | tuple[str, ...], cases: Iterable[Any]) -> Callable[[T], T]:
+def in_turn(names: str | tuple[str, ...], cases: Iterable[Any]) -> Callable[[Test], Test]:
     """What is left of the arguments are fixtures, which all the cases share."""
     every = tuple(cases)
     assert every, "a test without a case shows nothing"
     given = [dict(zip(names, case, strict=True)) if isinstance(names, tuple) else {names: case} for case in every]
 
-    def decorate(test: T) -> T:
+    def decorate(test: Test) -> Test:
         assert not inspect.iscoroutinefunction(test), "its cases would share an event loop"
 
         @functools.wraps(test)
@@ -39,6 +39,6 @@ def in_turn(names: str | tuple[str, ...], cases: Iterable[Any]) -> Callable[[T],
         left = [parameter for name, parameter in signature.parameters.items() if name not in given[0]]
         assert len(left) + len(given[0]) == len(signature.parameters), f"{test.__name__} does not take {set(given[0])}"
         all_cases.__signature__ = signature.replace(parameters=left)  # type: ignore[attr-defined]  # what pytest asks
-        return all_cases  # type: ignore[return-value]
+        return all_cases
 
     return decorate

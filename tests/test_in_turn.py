@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from typing import Any
 
 import pytest
 
@@ -45,6 +46,7 @@ def test_what_would_show_nothing_is_refused() -> None:
     async def other(n: int) -> None:
         assert n
 
-    for names, cases, test in (("n", [], some), ("m", [1], some), ("n", [1], other)):
+    refused: list[tuple[str, list[int], Any]] = [("n", [], some), ("m", [1], some), ("n", [1], other)]
+    for names, cases, test in refused:
         with pytest.raises(AssertionError):
             in_turn(names, cases)(test)
