@@ -63,7 +63,7 @@ def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> bool | None:
     """In place of pytest-timeout's thread; its other method, the signal, it keeps."""
     if settings.method != "thread":
         return None
-    from pytest_timeout import timeout_timer
+    from pytest_timeout import timeout_timer  # type: ignore[import-untyped]
 
     WATCHDOG.set(settings.timeout, partial(timeout_timer, item, settings))
     return True

@@ -17,6 +17,7 @@ from tests.agents.report import HEAD, INTRODUCTION, Row, lines, page
 from tests.agents.stream import Tag
 from tests.agents.task import COMMANDS, PROMPT, WORKS, Result, Seen, conclusion
 from tests.agents.upstream import Post
+from tests.in_turn import in_turn
 from tests.promises import DOCS
 
 WORD = "rivermouth-7"
@@ -52,8 +53,8 @@ def good(agent: Agent, case: Case) -> Outcome:
     )
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 @pytest.mark.parametrize("agent", AGENTS, ids=lambda agent: agent.name)
+@in_turn("case", CASES)
 def test_nothing_is_said_of_a_good_run(agent: Agent, case: Case) -> None:
     assert faults_of(agent, case, good(agent, case)) == []
 

@@ -13,6 +13,7 @@ from rivermouth.store.port import Outcome, Status
 from rivermouth.store.sqlite import SqliteCallStore
 from rivermouth.wire import json
 from tests.cli.asking import Cli
+from tests.databases import laid
 from tests.store.records import attempt, ended, opened
 
 
@@ -28,7 +29,7 @@ def recorded(data_dir: Path) -> Path:
         model_used=None, input_tokens=None, output_tokens=None, price_nano=None, price_currency=None,
         attempts=(attempt(1, outcome=Outcome.FAILED, kind=Kind.TIMEOUT, output_tokens=None),),
     )  # fmt: skip
-    store = SqliteCallStore.open(data_dir / "rivermouth.db")
+    store = SqliteCallStore.open(laid(data_dir / "rivermouth.db"))
     store.insert_open([opened(number) for number in (1, 2)])
     store.close([done, left, failed])
     store.insert_open([opened(4)])

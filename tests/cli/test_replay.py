@@ -20,9 +20,10 @@ from rivermouth.ir.fold import fold
 from tests.cli.asking import COMMAND, Cli, environment
 from tests.dialects.conformance import DIALECTS, carries, decoded, said
 from tests.dialects.recordings import FAILED, RECORDINGS, dialect_of, events_of, meaning_of
+from tests.in_turn import in_turn
 
 STREAMED: Final = [p for p in RECORDINGS if p.suffix != FAILED]
-recorded = pytest.mark.parametrize("recording", STREAMED, ids=lambda p: f"{p.parent.parent.name}-{p.stem}")
+recorded = in_turn("recording", STREAMED)
 MADE_ID: Final = re.compile(rb"call_[0-9a-f]{24}")
 """Of a call whose own id the provider left out: made from the request, which a recording does not know."""
 AMBIGUOUS: Final = {"tgi/chat_error"}

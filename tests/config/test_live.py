@@ -14,6 +14,7 @@ from rivermouth.config import Config, ConfigError, parse
 from rivermouth.config.live import APPLIES, Applies, adopted, applies, differences
 from rivermouth.config.schema import ConfigFile, Table
 from rivermouth.secrets import Secret
+from tests.in_turn import in_turn
 from tests.promises import DOCS
 
 LAB = '[providers.lab]\ndialect = "openai_chat"\nbase_url = "http://127.0.0.1:9/v1"\n'
@@ -50,7 +51,7 @@ def other(value: Any) -> Any:
     return "other"
 
 
-@pytest.mark.parametrize("key", sorted(APPLIES))
+@in_turn("key", sorted(APPLIES))
 def test_a_changed_setting_is_taken_over_or_waits_as_the_table_says(key: str) -> None:
     """And whichever it is, it is named."""
     running = made()

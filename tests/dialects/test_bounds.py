@@ -19,6 +19,7 @@ from rivermouth.ir.request import EmbedRequest, Local, Message, Request, Role, T
 from tests.cost import assert_linear
 from tests.dialects.conformance import DIALECTS, MODEL, answer, asked, decoded, encoded, generate_route, only_error
 from tests.dialects.forms import FORMS, Form, dialect_of, parsed, parsed_embed, sent, with_fields, without_ids
+from tests.in_turn import in_turn
 
 every_body = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 every_embedding = pytest.mark.parametrize("name", [n for n in DIALECTS if discover()[n].parse_embed is not None])
@@ -58,7 +59,7 @@ def parsers(form: Form, model: str) -> list[Callable[[], object]]:
 
 
 @every_body
-@pytest.mark.parametrize("odd", ["x" * MODEL_CHARS, "a\nb", "a\x00b", "a\x7f"], ids=["long", "line", "nul", "delete"])
+@in_turn("odd", ["x" * MODEL_CHARS, "a\nb", "a\x00b", "a\x7f"])
 def test_a_model_name_that_is_none_is_refused_on_every_route(form: Form, odd: str) -> None:
     for refusing in parsers(form, form.model + odd):
         with pytest.raises(ApiError) as caught:

@@ -55,6 +55,7 @@ from tests.dialects.conformance import (
     texts_of,
     wanted,
 )
+from tests.in_turn import in_turn
 from tests.strategies import errors, event_streams, replies, requests
 
 pytestmark = pytest.mark.parametrize("name", DIALECTS)
@@ -499,7 +500,7 @@ def relayed(dialect: Dialect, stream: bytes) -> bytes:
 
 class TestErrors:
     @pytest.mark.fault("F15")
-    @pytest.mark.parametrize("kind", Kind)
+    @in_turn("kind", Kind)
     def test_every_kind_has_an_http_answer_that_means_the_same(self, name: str, kind: Kind) -> None:
         dialect, _ = dialect_of(name)
         told = dialect.encode_error(ApiError(kind, "what happened", param="p", code="c"), "call-1")
@@ -515,13 +516,13 @@ class TestErrors:
         dialect, _ = dialect_of(name)
         assert dialect.encode_error(ApiError(Kind.INVALID_REQUEST, "m", status=405), "call-1").status == 405
 
-    @pytest.mark.parametrize("kind", Kind)
+    @in_turn("kind", Kind)
     def test_every_kind_can_be_told_in_a_stream(self, name: str, kind: Kind) -> None:
         dialect, _ = dialect_of(name)
         end = only_error(decoded(dialect, encoded(dialect, [*TEXT[:3], Error(ApiError(kind, "what happened"))])))
         assert "what happened" in end.error.message
 
-    @pytest.mark.parametrize("reason", Reason)
+    @in_turn("reason", Reason)
     def test_every_reason_comes_back_as_the_table_says(self, name: str, reason: Reason) -> None:
         dialect, can = dialect_of(name)
         events = [*(TOOLS if reason is Reason.TOOL_CALLS else TEXT)[:-1], Finish(reason)]

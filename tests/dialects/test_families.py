@@ -6,10 +6,9 @@ suite finds.  `test_matrix` and `test_matrix_requests` hold what is said and ask
 
 from __future__ import annotations
 
-import inspect
 import json
 from collections.abc import Callable
-from functools import cache, wraps
+from functools import cache
 from itertools import groupby, pairwise, product
 from typing import Any, Final
 
@@ -55,6 +54,7 @@ from tests.dialects.talks import (
     thoughts,
 )
 from tests.goldens.cases import PIXEL
+from tests.in_turn import in_turn
 from tests.strategies import arguments, spoken, words
 
 clients = pytest.mark.parametrize("client", TALKING)
@@ -65,22 +65,8 @@ WEATHER: Final = Tool("weather", "Today's", {"type": "object", "properties": {"c
 
 
 def pairs(test: Callable[..., None]) -> Callable[..., None]:
-    """The test for every client, over every upstream in turn: as many tests of their own would cost more to count."""
-
-    @clients
-    @wraps(test)
-    def over_every_upstream(client: str, **more: Any) -> None:
-        for upstream in TALKING:
-            try:
-                test(client=client, upstream=upstream, **more)
-            except Exception as failure:
-                failure.add_note(f"over {upstream}")
-                raise
-
-    told = [p for name, p in inspect.signature(test).parameters.items() if name != "upstream"]
-    over_every_upstream.__signature__ = inspect.Signature(told)
-    marked: Callable[..., None] = over_every_upstream
-    return marked
+    """The test for every client, over every upstream in turn."""
+    return clients(in_turn("upstream", TALKING)(test))
 
 
 def asking(*messages: Message, **more: Any) -> Request:
@@ -140,7 +126,7 @@ def test_every_family_that_signs_is_here() -> None:
 
 
 @pytest.mark.fault("F25")
-@pytest.mark.parametrize(("turn", "client"), CARRIED)
+@in_turn(("turn", "client"), CARRIED)
 def test_a_signature_comes_back_to_its_maker_as_it_was(turn: str, client: str) -> None:
     """Model -> client of any dialect -> model, byte for byte, where it stood."""
     maker, parts = signed_turns()[turn]
@@ -163,7 +149,7 @@ def _talk(body: bytes) -> Any:
 
 
 @pytest.mark.fault("F25")
-@pytest.mark.parametrize(("turn", "client"), CARRIED)
+@in_turn(("turn", "client"), CARRIED)
 def test_a_signature_goes_to_nobody_else_and_is_never_read(turn: str, client: str) -> None:
     parts = signed_turns()[turn][1]
     signed = [r.signature for r in parts if isinstance(r, Reasoning) and r.signature is not None]
@@ -181,7 +167,7 @@ def test_a_signature_goes_to_nobody_else_and_is_never_read(turn: str, client: st
 
 
 @pytest.mark.fault("F25")
-@pytest.mark.parametrize(("turn", "client"), CARRIED)
+@in_turn(("turn", "client"), CARRIED)
 def test_a_body_that_goes_on_as_it_came_has_no_envelope_in_it(turn: str, client: str) -> None:
     came = next_request(client, signed_turns()[turn][1])
     assert came.original is not None
@@ -189,7 +175,7 @@ def test_a_body_that_goes_on_as_it_came_has_no_envelope_in_it(turn: str, client:
 
 
 @pytest.mark.fault("F25")
-@pytest.mark.parametrize(("first", "second"), list(product(PLACES, PLACES)))
+@in_turn(("first", "second"), product(PLACES, PLACES))
 def test_an_envelope_may_move_from_one_clients_wire_to_anothers(first: str, second: str) -> None:
     """A program that keeps its talks in one dialect's words and sends them in another's."""
     parts = (Reasoning("hm", "vendor:c2ln"), Text("x"))
@@ -284,8 +270,8 @@ INTERRUPTED: Final[dict[str, tuple[Message, ...]]] = {
 
 
 @pytest.mark.fault("F20")
-@pytest.mark.parametrize("case", INTERRUPTED)
 @talking
+@in_turn("case", INTERRUPTED)
 def test_an_interrupted_turn_is_one_that_the_upstream_accepts(upstream: str, case: str) -> None:
     outgoing = sent(FORMS[upstream], asking(*INTERRUPTED[case]))
     seen = parsed(FORMS[upstream], outgoing)
@@ -450,8 +436,8 @@ def test_a_limit_is_no_more_than_the_model_can_give(upstream: str) -> None:
         assert ("max_tokens" in outgoing.losses) is (wanted == 32_000)
 
 
-@pytest.mark.parametrize("mode", Choose)
 @talking
+@in_turn("mode", Choose)
 def test_a_choice_of_tools_without_tools_is_none(upstream: str, mode: Choose) -> None:
     choice = ToolChoice(mode, "weather" if mode is Choose.NAMED else None)
     outgoing = sent(FORMS[upstream], asking(HI, tool_choice=choice, parallel_tools=False))
@@ -471,8 +457,8 @@ def test_a_tool_without_parameters_takes_an_object(upstream: str) -> None:
 
 
 @pytest.mark.fault("F28")
-@pytest.mark.parametrize("upstream", sorted(discover()))
 @pytest.mark.parametrize("client", sorted(discover()))
+@in_turn("upstream", sorted(discover()))
 def test_cached_tokens_are_counted_once_on_every_wire(client: str, upstream: str) -> None:
     """The whole prompt is the sum of its parts, whichever of them a protocol leaves out of it."""
     usage = Usage(input_tokens=1000, output_tokens=50, cached_tokens=600, cache_write_tokens=100, reasoning_tokens=20)
@@ -487,8 +473,8 @@ def test_cached_tokens_are_counted_once_on_every_wire(client: str, upstream: str
 
 
 @pytest.mark.fault("F26")
-@pytest.mark.parametrize("upstream", sorted(discover()))
 @pytest.mark.parametrize("client", sorted(discover()))
+@in_turn("upstream", sorted(discover()))
 def test_signed_reasoning_streams_through_both_as_it_was(client: str, upstream: str) -> None:
     reply = Reply(
         choices=(

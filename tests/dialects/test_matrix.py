@@ -52,6 +52,7 @@ from tests.dialects.conformance import (
 )
 from tests.goldens import cases
 from tests.goldens.ways import WAYS, answer_of, dialect_of
+from tests.in_turn import in_turn
 
 STAND_IN: Final = re.compile(r"\[(?:image|file): this protocol cannot carry it\]|!\[image\]\(data:[^)]*\)")
 upstreams = pytest.mark.parametrize("upstream", WAYS)
@@ -316,7 +317,7 @@ class TestAnswers:
 
     @pytest.mark.parametrize("upstream", DIALECTS)
     @pytest.mark.fault("F15")
-    @pytest.mark.parametrize("kind", Kind)
+    @in_turn("kind", Kind)
     def test_an_error_before_content_keeps_its_meaning(self, upstream: str, kind: Kind) -> None:
         there = discover()[upstream]
         told = there.encode_error(ApiError(kind, "not today", retry_after_s=3), "c1")

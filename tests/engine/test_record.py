@@ -22,6 +22,7 @@ from rivermouth.secrets import Secret
 from rivermouth.store.datadir import DataDir
 from rivermouth.store.port import LONGEST_MESSAGE, CallRecord, CallText, Checkpoint, Outcome, Status, StoreError
 from rivermouth.store.sqlite import SqliteCallStore
+from tests.databases import laid
 from tests.store.records import attempt, ended, opened
 
 pytestmark = pytest.mark.anyio
@@ -62,7 +63,7 @@ class FakeStore(SqliteCallStore):
 
 @pytest.fixture
 async def store(tmp_path: Path) -> AsyncIterator[FakeStore]:
-    made = FakeStore(tmp_path / "rivermouth.db")
+    made = FakeStore(laid(tmp_path / "rivermouth.db"))
     yield made
     made.may_write.set()
     made.dispose()

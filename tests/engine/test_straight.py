@@ -33,6 +33,7 @@ from rivermouth.routing.endpoint import Candidate, Endpoint
 from rivermouth.routing.policy import DEFAULT_ID
 from rivermouth.store.port import CallRecord
 from rivermouth.wire.frame import Frame
+from tests.in_turn import in_turn
 
 HEAD: Final = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 UPSTREAM: Final = discover()["openai_chat"]
@@ -265,7 +266,7 @@ def test_a_text_that_is_kept_is_kept_whole(client: str) -> None:
 
 
 @pytest.mark.parametrize("client", sorted(STRAIGHT))
-@pytest.mark.parametrize("seed", range(40))
+@in_turn("seed", range(40))
 def test_any_words_cut_in_any_way(client: str, seed: int) -> None:
     draw = random.Random(f"{client} {seed}")
     pieces = frames([draw.choice(WORDS) for _ in range(60)], ascii_=draw.random() < 0.3)

@@ -8,6 +8,7 @@ from rivermouth.dialects import discover
 from rivermouth.dialects.dialect import Operation
 from rivermouth.http.headers import Header
 from rivermouth.http.routes import Match, NoRoute, Routes
+from tests.in_turn import in_turn
 
 ROUTES = Routes(discover().values())
 ANTHROPIC: list[Header] = [(b"anthropic-version", b"2023-06-01")]
@@ -35,11 +36,7 @@ EVERY = [
 """A path that does two things is found as the first of its routes; the body tells the other (`Dialect.reroute`)."""
 
 
-@pytest.mark.parametrize(
-    ("dialect", "surface", "route"),
-    EVERY,
-    ids=[f"{route.method} {surface.prefix}{route.path}" for _, surface, route in EVERY],
-)
+@in_turn(("dialect", "surface", "route"), EVERY)
 def test_every_route_of_every_dialect_is_found_at_its_place(dialect, surface, route) -> None:  # type: ignore[no-untyped-def]
     path = surface.prefix + route.path.replace("{model}", "some/model:tag").replace("{id}", "some/model:tag")
     headers = [(route.when_header.encode(), b"1")] if route.when_header else []

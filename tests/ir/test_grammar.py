@@ -30,6 +30,7 @@ from rivermouth.ir.events import (
     Warn,
 )
 from rivermouth.ir.grammar import DELTAS, STREAM, Grammar, GrammarError, State
+from tests.in_turn import in_turn
 from tests.strategies import any_events, event_streams
 
 EVENT_TYPES = typing.get_args(ir_events.Event)
@@ -84,7 +85,7 @@ def test_the_samples_name_every_event() -> None:
     assert set(DELTAS) == set(PartKind)
 
 
-@pytest.mark.parametrize(("state", "kind"), list(product(State, EVENT_TYPES)))
+@in_turn(("state", "kind"), product(State, EVENT_TYPES))
 def test_every_state_and_event_moves_as_the_table_says_or_raises(state: State, kind: type) -> None:
     grammar = in_state(state, kind)
     if (state, kind) in STREAM:
@@ -150,7 +151,7 @@ def test_no_part_is_open_at_finish_but_may_be_at_error() -> None:
     assert grammar.done
 
 
-@pytest.mark.parametrize(("kind", "id_", "name"), list(product(PartKind, (None, "", "call_1"), (None, "", "f"))))
+@in_turn(("kind", "id_", "name"), product(PartKind, (None, "", "call_1"), (None, "", "f")))
 def test_a_tool_call_and_nothing_else_has_an_id_and_a_name(kind: PartKind, id_: str | None, name: str | None) -> None:
     grammar = Grammar()
     grammar.feed(Start())

@@ -17,12 +17,15 @@ from rivermouth.store.kept.sqlite import SqliteKeptStore
 from rivermouth.store.port import CallFilter, Checkpoint, Outcome, Status, StoreError
 from rivermouth.store.sqlite import SqliteCallStore
 from rivermouth.store.sqlite_archive import SqliteCallArchive
+from tests.databases import laid
 from tests.kept.rows import ANNA, BOB, LATER_NS, NOBODY, NOW_NS, kept
 from tests.store.records import attempt, ended, opened
 
 pytestmark = pytest.mark.anyio
 
-ADAPTERS: Final[dict[str, Callable[[Path], KeptStore]]] = {"sqlite": lambda path: SqliteKeptStore(open_database(path))}
+ADAPTERS: Final[dict[str, Callable[[Path], KeptStore]]] = {
+    "sqlite": lambda path: SqliteKeptStore(open_database(laid(path)))
+}
 ROOM: Final = 10**6
 
 

@@ -21,6 +21,7 @@ from rivermouth.ir.request import Request, check_translatable
 from rivermouth.local.plan import plan_of
 from rivermouth.local.protocol import Decoding, Generate
 from rivermouth.local.registry import Manifest
+from tests.in_turn import in_turn
 from tests.local import templates
 
 MANIFEST: Final = Manifest(
@@ -263,7 +264,7 @@ def each(dialect: str, kind: str, base: dict[str, Any], fates: dict[str, Fate], 
         option = {name: plain.value}
         if inside is not None:
             beside, option = {inside: beside}, {inside: option}
-        cases.append(pytest.param(dialect, kind, _merged(base, beside), option, plain, id=f"{dialect}-{kind}-{name}"))
+        cases.append((dialect, kind, _merged(base, beside), option, plain))
     return cases
 
 
@@ -272,7 +273,7 @@ PROMPT: Final = {"model": "m", "prompt": "Hi"}
 
 
 @pytest.mark.promise(38)
-@pytest.mark.parametrize(
+@in_turn(
     ("dialect", "kind", "base", "option", "fate"),
     [
         *each("openai_chat", "chat", BASE, OPENAI),

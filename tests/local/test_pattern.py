@@ -13,6 +13,7 @@ from rivermouth.ir.events import Finish, Reason
 from rivermouth.ir.request import Format, Local, ResponseFormat, Sampling, Tool, check_translatable
 from rivermouth.local.pattern import CHARS_CAP, pattern_text
 from rivermouth.local.provider import LocalProvider
+from tests.in_turn import in_turn
 from tests.local.asking import ask, asking, begin, install, text_of
 from tests.tiny_gguf import build
 
@@ -61,7 +62,7 @@ def test_a_pattern_is_spelled_so_that_the_engine_means_the_same(pattern: str) ->
     re.compile(made)
 
 
-@pytest.mark.parametrize("pattern", BAD)
+@in_turn("pattern", BAD)
 def test_what_the_engine_does_not_know_is_refused(pattern: str) -> None:
     with pytest.raises(ApiError) as refused:
         pattern_text(pattern)

@@ -25,6 +25,7 @@ from rivermouth.local.prompt import PREFIXES, raw_prompt, role_prefixed, turns_o
 from rivermouth.local.protocol import Decoding, Turn
 from rivermouth.local.sampling import IGNORED, SEEDS, TOP_K_MAX, decoding_of
 from rivermouth.local.schema import schema_text
+from tests.in_turn import in_turn
 
 SEED = 1234
 
@@ -223,7 +224,7 @@ def test_known_schemas_pass(schema: dict[str, Any]) -> None:
     assert schema_text(ResponseFormat(Format.JSON_SCHEMA, schema=schema)) is not None
 
 
-@pytest.mark.parametrize("schema", BAD_SCHEMAS)
+@in_turn("schema", BAD_SCHEMAS)
 def test_unknown_schemas_are_refused_where_they_are_wrong(schema: dict[str, Any]) -> None:
     wrapped = {"type": "object", "properties": {"here": schema}}
     with pytest.raises(ApiError, match="here") as refused:

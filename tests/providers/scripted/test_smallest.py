@@ -14,6 +14,7 @@ from rivermouth.providers.scripted.conform import CHECKS, REFUSED, Unsatisfiable
 from rivermouth.providers.scripted.merge import MERGE, merge
 from rivermouth.providers.scripted.smallest import BUILDERS, FORMATS, smallest
 from rivermouth.wire import json
+from tests.in_turn import in_turn
 
 TREE: dict[str, Any] = {
     "$ref": "#/$defs/node",
@@ -108,7 +109,7 @@ SMALLEST: list[tuple[Any, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("schema", "want"), SMALLEST, ids=[json.encode(s).decode()[:60] for s, _ in SMALLEST])
+@in_turn(("schema", "want"), SMALLEST)
 def test_the_smallest_document(schema: Any, want: Any) -> None:
     got = smallest(schema)
     assert json.encode(got) == json.encode(want)
