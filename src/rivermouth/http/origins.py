@@ -51,7 +51,8 @@ class Origins:
         """What to do with a request that carries these headers."""
         host = get(headers, b"host")
         if host is not None and not self._knows_host(name_of_host(host)):
-            return Verdict(MISDIRECTED, f"this server does not answer for the host {host[:100]!r}")
+            why = f"this server does not answer for the host {host[:100]!r}; http.allowed_hosts names those it does"
+            return Verdict(MISDIRECTED, why)
         origin = get(headers, b"origin")
         if origin is None:
             return Verdict()
