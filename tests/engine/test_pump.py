@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import typing
 from collections.abc import Callable
 from typing import Final
 
@@ -13,6 +14,7 @@ from rivermouth.engine.call import Call, Head
 from rivermouth.engine.deadlines import Deadlines, Limits
 from rivermouth.engine.output import output
 from rivermouth.engine.pump import CHECKPOINT_S, Flow, Passage
+from rivermouth.engine.tally import NOTES
 from rivermouth.ir.errors import ApiError
 from rivermouth.ir.events import Event, Finish, PartEnd, PartKind, PartStart, Reason, Start, TextDelta
 from rivermouth.ir.grammar import GrammarError
@@ -155,3 +157,7 @@ def test_an_order_that_the_grammar_forbids_goes_no_further() -> None:
         assert client.got == []
 
     jump(run())
+
+
+def test_every_event_is_noted() -> None:
+    assert set(NOTES) == set(typing.get_args(Event))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import typing
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,7 +26,7 @@ from rivermouth.ir.events import (
     believable,
     merge_usage,
 )
-from rivermouth.ir.fold import Fold, fold, unfold
+from rivermouth.ir.fold import FOLDS, WHOLE, Fold, fold, unfold
 from rivermouth.ir.grammar import Grammar
 from rivermouth.ir.reply import Choice, Reply
 from rivermouth.ir.request import Refusal, Text, ToolCall
@@ -179,3 +181,8 @@ class TestMergeUsage:
             [Start(), Usage(input_tokens=9), Usage(output_tokens=2), Usage(output_tokens=4), Finish(Reason.STOP)]
         )
         assert reply.usage == Usage(input_tokens=9, output_tokens=4)
+
+
+def test_every_event_and_every_kind_of_part_has_its_line() -> None:
+    assert set(FOLDS) == set(typing.get_args(Event))
+    assert set(WHOLE) == set(PartKind)

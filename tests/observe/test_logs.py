@@ -164,6 +164,14 @@ def test_what_a_new_configuration_keeps_secret_is_masked_from_then_on(lines: io.
     assert parsed(lines)[0]["why"] == MASK
 
 
+def test_a_name_that_became_a_secret_is_masked_in_the_next_line_of_a_call(lines: io.StringIO):
+    written(ended(opened(1, model_asked="a-model-that-is-one")))
+    assert "a-model-that-is-one" in said(lines)
+    mask([Secret("a-model-that-is-one")])
+    written(ended(opened(2, model_asked="a-model-that-is-one")))
+    assert [line["model"] for line in parsed(lines)][1:] == [MASK]
+
+
 @pytest.mark.parametrize(("wanted", "heard"), [(logging.DEBUG, True), (logging.INFO, True), (logging.ERROR, False)])
 def test_the_level_holds_for_all(restored: None, wanted: int, heard: bool):
     stream = io.StringIO()

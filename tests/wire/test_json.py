@@ -168,3 +168,16 @@ def test_convert_names_the_path_and_not_the_value() -> None:
 
 def test_raw_stands_among_others_as_it_is() -> None:
     assert json.encode({"a": json.raw([1, "x"])}) == b'{"a":[1,"x"]}'
+
+
+@given(st.dictionaries(texts, values, max_size=4))
+def test_an_object_of_members_is_these_members_and_their_bytes(fields: dict[str, object]) -> None:
+    members = {name: json.raw(value) for name, value in fields.items()}
+    written = json.object_of(members)
+    assert reference.loads(written) == fields
+    assert json.fields(written) == members
+
+
+@pytest.mark.fault("F5")
+def test_a_members_name_is_one_line() -> None:
+    assert json.object_of({"a\u2028": json.raw("b")}) == b'{"a\\u2028":"b"}'

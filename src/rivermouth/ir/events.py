@@ -156,26 +156,29 @@ Event = (
 
 
 COUNT_CAP: Final = 2**53
-_PARTS: Final = (
-    ("cached_tokens", "input_tokens"),
-    ("cache_write_tokens", "input_tokens"),
-    ("reasoning_tokens", "output_tokens"),
-)
 _TOKENS: Final = tuple(f for f in Usage.__struct_fields__ if f.endswith("_tokens"))
 _counts: Final = attrgetter(*_TOKENS)
+_PARTS: Final = tuple(
+    (_TOKENS.index(part), _TOKENS.index(whole))
+    for part, whole in (
+        ("cached_tokens", "input_tokens"),
+        ("cache_write_tokens", "input_tokens"),
+        ("reasoning_tokens", "output_tokens"),
+    )
+)
 
 
 def believable(usage: Usage) -> Usage:
     """The usage without what cannot be: a count below 0 or above 2**53 was not said; no part is above its whole."""
-    said = dict(zip(_TOKENS, _counts(usage), strict=True))
-    counts = {f: v if v is None or 0 <= v <= COUNT_CAP else None for f, v in said.items()}
+    said = list(_counts(usage))
+    counts = [v if v is None or 0 <= v <= COUNT_CAP else None for v in said]
     for part, whole in _PARTS:
         total, share = counts[whole], counts[part]
-        if total is not None and share is not None and share > total:
+        if share is not None and total is not None and share > total:
             counts[part] = total
     if counts == said:
         return usage
-    return msgspec.structs.replace(usage, **counts)
+    return msgspec.structs.replace(usage, **dict(zip(_TOKENS, counts, strict=True)))
 
 
 def merge_usage(old: Usage | None, new: Usage) -> Usage:

@@ -81,24 +81,35 @@ class Fold:
         return Choice(parts=parts, reason=reason, stop_sequence=sequence)
 
     def _part(self, head: PartStart) -> ReplyPart:
-        text = "".join(self.texts[head.part])
-        media = self.media.get(head.part) or MediaDelta(head.part)
-        match head.kind:
-            case PartKind.TEXT:
-                return Text(text)
-            case PartKind.REFUSAL:
-                return Refusal(text)
-            case PartKind.REASONING:
-                return Reasoning(text, self.signatures.get(head.part), head.redacted)
-            case PartKind.TOOL:
-                return ToolCall(head.id or "", head.name or "", text)
-            case PartKind.IMAGE:
-                return Image(media_type=media.media_type, data=media.data, url=media.url)
-            case PartKind.FILE:
-                return File(media_type=media.media_type, data=media.data, url=media.url)
+        return WHOLE[head.kind](self, head, "".join(self.texts[head.part]))
 
 
-def _more_text(said: Fold, event: TextDelta | ReasoningDelta) -> None:
+def _reasoning(said: Fold, head: PartStart, text: str) -> Reasoning:
+    return Reasoning(text, said.signatures.get(head.part), head.redacted)
+
+
+def _image(said: Fold, head: PartStart, text: str) -> Image:
+    media = said.media.get(head.part) or MediaDelta(head.part)
+    return Image(media_type=media.media_type, data=media.data, url=media.url)
+
+
+def _file(said: Fold, head: PartStart, text: str) -> File:
+    media = said.media.get(head.part) or MediaDelta(head.part)
+    return File(media_type=media.media_type, data=media.data, url=media.url)
+
+
+WHOLE: Final[Mapping[PartKind, Callable[[Fold, PartStart, str], ReplyPart]]] = {
+    PartKind.TEXT: lambda said, head, text: Text(text),
+    PartKind.REFUSAL: lambda said, head, text: Refusal(text),
+    PartKind.REASONING: _reasoning,
+    PartKind.TOOL: lambda said, head, text: ToolCall(head.id or "", head.name or "", text),
+    PartKind.IMAGE: _image,
+    PartKind.FILE: _file,
+}
+"""What each kind of part has become, given the text that was said in it."""
+
+
+def _said(said: Fold, event: TextDelta | ReasoningDelta) -> None:
     said.texts[event.part].append(event.text)
 
 
@@ -146,8 +157,8 @@ def _passed(said: Fold, event: Event) -> None:
 FOLDS: Final[Mapping[type, Callable[[Fold, Any], None]]] = {
     Start: _started,
     PartStart: _opened,
-    TextDelta: _more_text,
-    ReasoningDelta: _more_text,
+    TextDelta: _said,
+    ReasoningDelta: _said,
     Signature: _signed,
     ArgsDelta: _arguments,
     MediaDelta: _media,

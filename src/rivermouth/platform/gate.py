@@ -19,7 +19,7 @@ from rivermouth.config import Budget, Price, RateLimits
 from rivermouth.engine.call import Call
 from rivermouth.engine.gate import Reservation
 from rivermouth.ir.allowance import Allowance
-from rivermouth.ir.errors import ApiError, Kind
+from rivermouth.ir.errors import Kind
 from rivermouth.ir.request import EmbedRequest, Request
 from rivermouth.platform.budgets import LATE_NS, Book, Hold, subjects_of
 from rivermouth.platform.estimate import Estimate, estimate, weigh
@@ -98,11 +98,14 @@ class PlatformGate:
             if books:
                 selection = affordable(call.request.model, selection, books)
             costs = dearest(books, selection.candidates, guess)
+            tokens = guess.total
             for limits, meter in meters:
-                _consent(meter.refusal(limits, guess.total, now_s))
+                if (refusal := meter.refusal(limits, tokens, now_s)) is not None:
+                    raise refusal
             for book, nano in costs:
-                _consent(book.refusal(nano, opened.started_ns))
-            pledges = [meter.take(guess.total, now_s) for _, meter in meters]
+                if (refusal := book.refusal(nano, opened.started_ns)) is not None:
+                    raise refusal
+            pledges = [meter.take(tokens, now_s) for _, meter in meters]
             holds = [(book, book.reserve(nano, opened.started_ns)) for book, nano in costs]
             return Reservation(selection, Held(guess, pledges, holds))
         finally:
@@ -190,10 +193,9 @@ class PlatformGate:
         """Each once: the key's, then those of the policies, as the candidates have them."""
         if not self._books:
             return []
-        own = self._books.get(("key", key)) if key is not None else None
-        policies = dict.fromkeys(p.id for c in candidates for p in c.policies)
-        found = (own, *(self._books.get(("policy", name)) for name in policies))
-        return [book for book in found if book is not None]
+        subjects = [("key", key)] if key is not None else []
+        subjects += dict.fromkeys([("policy", p.id) for c in candidates for p in c.policies])
+        return [book for subject in subjects if (book := self._books.get(subject)) is not None]
 
 
 def affordable(model: str, selection: Selection, books: list[Book]) -> Selection:
@@ -250,11 +252,6 @@ def _nano(price: Price | None, guess: Estimate) -> int:
 def _holds_for(book: Book, candidate: Candidate) -> bool:
     kind, name = book.subject
     return kind == "key" or name in [p.id for p in candidate.policies]
-
-
-def _consent(refusal: ApiError | None) -> None:
-    if refusal is not None:
-        raise refusal
 
 
 def _state(book: Book, now_ns: int) -> BudgetState:

@@ -62,8 +62,9 @@ class Health:
 
     def begun(self, endpoint_id: str, now_s: float) -> None:
         """An attempt begins; at a breaker that is half open it is the one that tries."""
-        if self.state(endpoint_id, now_s) is State.HALF_OPEN:
-            self._entries[endpoint_id].probing = True
+        entry = self._entries.get(endpoint_id)
+        if entry is not None and self.state(endpoint_id, now_s) is State.HALF_OPEN:
+            entry.probing = True
 
     def left(self, endpoint_id: str) -> None:
         """An attempt was stopped from this side: the next one may try in its place."""
