@@ -164,7 +164,7 @@ class Decoder:
         self._ids: set[str] = set()
         self._called = False
         self._counted = False
-        self._end: Finish | None = None
+        self._end: _Stop | None = None
 
     def feed(self, frame: Frame) -> list[Event]:
         if self._done:
@@ -232,11 +232,10 @@ class Decoder:
         if error is not None:
             return self._fail(error)
         events = self._begin()
-        for index in [*self._texts, *self._thoughts, *self._args, *self._signatures]:
-            events += self._close(index)
+        events += self._close_all()
         if self._end is None:
             events += unknown_word(stop.reason)
-        self._end = Finish(reason_of(stop.reason, called=self._called), stopped_by(stop.reason, stop.more))
+        self._end = stop
         return events + self._finish()
 
     def _on_metadata(self, frame: Frame) -> list[Event]:
@@ -251,7 +250,13 @@ class Decoder:
         if self._end is None or not self._counted:
             return []
         self._done = True
-        return [self._end]
+        reason = reason_of(self._end.reason, called=self._called)
+        return [*self._close_all(), Finish(reason, stopped_by(self._end.reason, self._end.more))]
+
+    def _close_all(self) -> list[Event]:
+        """Also what begins between the two frames that make the end: no protocol promises that nothing does."""
+        indexes = [*self._texts, *self._thoughts, *self._args, *self._signatures]
+        return [event for index in indexes for event in self._close(index)]
 
     def _on_unknown(self, frame: Frame) -> list[Event]:
         return [Unknown(frame.name, frame.data)] if self._begun else []
