@@ -29,6 +29,7 @@ test: setup ## the whole suite; fails when a promise has no passing test (ARGS="
 
 agents: setup ## coding agents do a task through the server; writes docs/agents-results.md (ARGS="--agent Codex" for a part)
 	$(BIN)/python -m tests.agents $(ARGS)
+	@test -n "$(ARGS)" || $(BIN)/python -m docs.last_passed agents
 
 check: setup ## format, lint, types and import directions
 	$(BIN)/ruff format --check .

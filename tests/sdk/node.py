@@ -40,27 +40,30 @@ def install(limit_s: float = INSTALL_S) -> None:
     )
 
 
-def bring(place: Path, limit_s: float, otherwise: str) -> None:
-    """The packages that the lock in this folder names.  Raises `NoPackages` with that sentence, and why."""
+def bring(place: Path, limit_s: float, otherwise: str, words: tuple[str, ...] = hatch_build.INSTALL) -> None:
+    """The packages that the lock in this folder names.  Raises `NoPackages` with that sentence, and why.
+
+    words: what npm is told.
+    """
     wanted = hashlib.sha256((place / "package-lock.json").read_bytes()).hexdigest()
     stamp = place / "node_modules" / ".installed"
     with (place / "package.json").open("rb") as one_at_a_time:
         fcntl.flock(one_at_a_time, fcntl.LOCK_EX)
         if stamp.is_file() and stamp.read_text(encoding="ascii") == wanted:
             return
-        failure = _fetch(place, limit_s)
+        failure = _fetch(place, limit_s, words)
         if failure is not None:
             raise NoPackages(f"{otherwise}  ({failure})")
         stamp.write_text(wanted, encoding="ascii")
 
 
-def _fetch(place: Path, limit_s: float) -> str | None:
+def _fetch(place: Path, limit_s: float, words: tuple[str, ...]) -> str | None:
     """npm does it; what it said where it could not."""
     node = hatch_build.of_wheel()
     if node is None:
         return "Node is not installed: make setup"
     path = f"{node.program.parent}{os.pathsep}{ENVIRONMENT.get('PATH', '')}"
-    command = [node.program, node.npm, *hatch_build.INSTALL]
+    command = [node.program, node.npm, *words]
     try:
         done = subprocess.run(
             command,
