@@ -107,6 +107,10 @@ class Lab:
         """Some client does not take what is there for it."""
         return self.on_loop(lambda: any(c.flow.write_paused for c in self.inside.server.server_state.connections))
 
+    def unread(self) -> bool:
+        """Some connection is not read: there is more in it than is wanted yet."""
+        return self.on_loop(lambda: any(c.flow.read_paused for c in self.inside.server.server_state.connections))
+
     async def reload(self, config: str) -> Standing:
         """Writes another configuration into the file and has it read; how that went."""
         (self.folder / "rivermouth.toml").write_text(config, encoding="utf-8")

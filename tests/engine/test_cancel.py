@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from typing import Final
@@ -109,6 +110,20 @@ async def test_a_client_that_leaves_stops_the_upstream(place: Place, speaks: Spe
     record = await cancelled(place, since=since)
     assert [(a.outcome, a.text_chars) for a in record.attempts] == [(Outcome.CANCELLED, chars)]
     assert (record.text_chars, record.estimated) == (chars, chars > 0)
+
+
+@pytest.mark.fault("F31")
+@pytest.mark.skipif(not hasattr(socket, "TCP_INFO"), reason="the system does not say")
+@pytest.mark.parametrize("more", [1, 20])
+async def test_one_that_has_asked_for_more_meanwhile(place: Place, more: int) -> None:
+    """What is pipelined is not read before its turn, and the end of the connection stands behind it."""
+    since = len(place.server.records())
+    async with left_in(place, OPENAI, "up/m") as client:
+        asked = await place.asked()
+        await client.raw(b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n" * more)
+        await until(place.server.unread, "the server does not read on")
+    await closed(asked)
+    await cancelled(place, since=since)
 
 
 @pytest.mark.fault("F31", "F35")

@@ -14,7 +14,7 @@ from rivermouth.store.port import Status
 from tests.engine.client import asking, calling
 from tests.engine.lab import until
 from tests.engine.place import Place, gone, placed
-from tests.engine.words import END, IN_BAND, PLAIN, ROLE, begin, provider, refusal, says
+from tests.engine.words import END, IN_BAND, PLAIN, ROLE, begin, document, provider, refusal, says
 from tests.fakes import JSON
 from tests.kept.asking import (
     PATH,
@@ -269,6 +269,19 @@ async def test_what_goes_on_need_not_be_stored_itself(place: Place) -> None:
     assert [m["content"] for m in asked["messages"]] == ["first", "one", "second"]
     assert (second["store"], second["previous_response_id"]) == (False, first["id"])
     await assert_missing(place.server, second["id"])
+
+
+@pytest.mark.fault("F34")
+async def test_a_short_request_behind_a_long_talk_is_walked_as_a_long_one(place: Place) -> None:
+    first, _ = await made(place, text="x" * 300_000)
+    for previous, long in ((None, False), (first["id"], True)):
+        async with calling(place.server.port, PATH, wanted(previous_response_id=previous)) as client:
+            asked = await place.asked()
+            (call,) = place.server.on_loop(lambda: list(place.server.inside.services.inflight()))
+            assert call.long is long
+            await asked.answer(200, JSON, document("two"))
+            assert (await client.answer()).status == 200
+        await place.server.idle()
 
 
 async def test_an_item_is_known_by_its_id(place: Place) -> None:

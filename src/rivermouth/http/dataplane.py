@@ -267,7 +267,9 @@ class DataPlane:
             request = (await self._kept.asked(exchange, request)).request
         exchange.caller.check(request.model)
         await self._catalog.plan(request.model)
-        await exchange.json(match.dialect.encode_count(estimate_prompt(request)))
+        long = _is_long(exchange, request)
+        tokens = await asyncio.to_thread(estimate_prompt, request) if long else estimate_prompt(request)
+        await exchange.json(match.dialect.encode_count(tokens))
 
     async def _list(self, exchange: Exchange) -> None:
         match = exchange.match
@@ -317,7 +319,7 @@ class DataPlane:
             policies=(*self._asked(exchange.headers), *caller.policies),
             trace_context=trace_context(exchange.headers),
             keeps_text=True,
-            long=len(exchange.body) > INLINE_BODY_BYTES,
+            long=_is_long(exchange, request),
         )
 
 
@@ -354,6 +356,14 @@ async def _read(parse: Callable[[bytes, Route, str | None], T], match: Match, bo
     if len(body) <= INLINE_BODY_BYTES:
         return parse(body, match.route, match.model)
     return await asyncio.to_thread(parse, body, match.route, match.model)
+
+
+def _is_long(exchange: Exchange, request: Request | EmbedRequest) -> bool:
+    """It takes its time to walk through what is asked, which may be much more than the body: see `KeptRoutes.asked`."""
+    if len(exchange.body) > INLINE_BODY_BYTES:
+        return True
+    whole = request.original if isinstance(request, Request) and exchange.match.dialect.keeps is not None else None
+    return whole is not None and sum(map(len, whole.fields.values())) > INLINE_BODY_BYTES
 
 
 INLINE_BODY_BYTES: Final = 256 * 1024

@@ -1,11 +1,12 @@
 """uvicorn's HTTP/1.1 protocol with the bounds of a server that strangers can reach.
 
-uvicorn leaves six things open.  A head may have any size and take any time: here it has `HEAD_CAP_BYTES` and
+uvicorn leaves seven things open.  A head may have any size and take any time: here it has `HEAD_CAP_BYTES` and
 `HEAD_S`.  Bytes that are no request are answered with 400 even while an earlier request is being answered, so the 400
 would stand in the middle of that answer (F14): here the connection is closed instead.  A request that offers another
 protocol (curl and Java do so with h2c) loses its body, which would then be read as the next request: here the offer is
 declined, as HTTP allows.  When the client leaves, only the
-newest of several pipelined requests is told, and the one that runs would go on to its end (F31): here all are.  And a
+newest of several pipelined requests is told, and the one that runs would go on to its end (F31): here all are.  Nor
+does it learn that a client has left which has pipelined more, since it does not read on: here the system is asked.  A
 client of HTTP/1.0, which proxies may be, gets chunks that it cannot read: here it gets the bytes (`unframed`).  What
 waits for a client that reads no more would wait for ever, with its socket: here for `STALL_S`.
 
@@ -17,6 +18,7 @@ with a request empties them, or all that it held would wait for the collector.
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, Final
@@ -26,6 +28,8 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 HEAD_CAP_BYTES: Final = 64 * 1024
 HEAD_S: Final = 60.0
+LOOK_S: Final = 0.25
+"""How often it is looked whether a client that is not read is there still."""
 STALL_S: Final = 600.0
 """How long a client may take nothing of what waits for it."""
 HANG_UP: Final = "rivermouth.hang_up"
@@ -44,6 +48,8 @@ back.  Waiting for ASGI's own word needs a task for as long as the answer takes.
 BODY: Final = "rivermouth.body"
 """The extension that gives the request's body, if all of it is here and nobody has had it: so no clock need be set."""
 
+CLOSED: Final = frozenset({7, 8})
+"""TCP's states after a reset, and after the other side's end (Linux: `TCP_CLOSE`, `TCP_CLOSE_WAIT`)."""
 KEEP_ALIVE: Final = (b"connection", b"keep-alive")
 UPGRADE_HEADERS: Final = frozenset({b"upgrade", b"connection", b"http2-settings"})
 TOO_LARGE: Final = b"431 Request Header Fields Too Large"
@@ -62,6 +68,17 @@ def write_chunk(cycle: RequestResponseCycle, data: bytes) -> bool:
     if data and not cycle.disconnected:  # an empty chunk would be the end
         cycle.transport.write(b"%x\r\n%b\r\n" % (len(data), data))
     return True
+
+
+def has_left(transport: asyncio.Transport) -> bool:
+    """The client has closed its side, whatever is unread before that.  False where the system does not say."""
+    sock, option = transport.get_extra_info("socket"), getattr(socket, "TCP_INFO", None)
+    if sock is None or option is None:
+        return False
+    try:
+        return sock.getsockopt(socket.IPPROTO_TCP, option, 1)[0] in CLOSED
+    except OSError:  # no socket of TCP
+        return False
 
 
 def take_body(cycle: RequestResponseCycle) -> bytes | None:
@@ -130,6 +147,7 @@ class Protocol(HttpToolsProtocol):
         self._head_bytes = 0
         self._head_clock: asyncio.TimerHandle | None = None
         self._stall_clock: asyncio.TimerHandle | None = None
+        self._look_clock: asyncio.TimerHandle | None = None
         self._leaving: dict[RequestResponseCycle, Callable[[], None]] = {}
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -140,6 +158,8 @@ class Protocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._head_ends()
         self._stall_ends()
+        if self._look_clock is not None:
+            self._look_clock.cancel()
         self._client_left()
         super().connection_lost(exc)
 
@@ -189,6 +209,8 @@ class Protocol(HttpToolsProtocol):
         if before is not None and not before.response_complete:
             self._earlier = [cycle for cycle in self._earlier if not cycle.response_complete]
             self._earlier.append(before)
+            if self._look_clock is None:
+                self._look_clock = self.loop.call_later(LOOK_S, self._look)
 
     def on_message_complete(self) -> None:
         if not self.parser.should_upgrade():
@@ -233,6 +255,16 @@ class Protocol(HttpToolsProtocol):
         elif not cycle.response_complete:
             self._leaving[cycle] = gone
             cycle.flow.resume_reading()  # a socket that is not read does not say that it is closed
+
+    def _look(self) -> None:
+        """Pipelined requests wait, unread, and with them the word that there is nobody any more."""
+        self._look_clock = None
+        if all(cycle.response_complete for cycle in self._earlier):
+            return
+        if has_left(self.transport):
+            self._hang_up()
+        else:
+            self._look_clock = self.loop.call_later(LOOK_S, self._look)
 
     def _hang_up(self) -> None:
         self._client_left()

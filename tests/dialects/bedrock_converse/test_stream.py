@@ -239,6 +239,15 @@ class TestDecoder:
         got = decode(stream(START, delta(0, text="a"), stop(0), stopped, delta(0, text="b"), counted))
         assert [type(e) for e in got[-5:]] == [PartStart, TextDelta, Usage, PartEnd, Finish]
 
+    def test_what_begins_between_the_two_frames_of_the_end_is_ended_too(self) -> None:
+        ended, counted = END
+        late = ("contentBlockStart", {"contentBlockIndex": 1, "start": {"toolUse": {"toolUseId": "t", "name": "f"}}})
+        assert decode(stream(START, delta(0, text="a"), ended, late, counted))[-3:] == [
+            Usage(1, 2),
+            PartEnd(1),
+            Finish(Reason.TOOL_CALLS),
+        ]
+
     @pytest.mark.parametrize("word", FAILED_REASONS)
     def test_ends_that_are_failures(self, word: str) -> None:
         got = decode(stream(START, delta(0, text="a"), stop(0), ("messageStop", {"stopReason": word})))
