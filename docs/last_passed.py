@@ -22,6 +22,9 @@ RUNS: Final = ("agents", "bench", "fault")
 HEAD: Final = (
     "# When what takes long last passed, and on which commit: `make bench`, `make fault` and the like write it.\n"
 )
+PAGES: Final = {"bench": Path("docs", "benchmarks.md")}
+"""Where a run that goes on beyond a goal it missed says so."""
+MISSED: Final = "| MISSED |"
 CHANGED: Final = ", with changes"
 """What is said of a commit when files of it had been changed since: what passed is in no commit."""
 
@@ -50,7 +53,10 @@ def commit_of(root: Path) -> str:
 
 
 def note(root: Path, run: str, now: datetime) -> None:
-    """Writes that this run has passed; what is said of the others stays."""
+    """Writes that this run has passed; what is said of the others stays.  Raises `ValueError` when it missed a goal."""
+    page = PAGES.get(run)
+    if page is not None and MISSED in (root / page).read_text(encoding="utf-8"):
+        raise ValueError(f"goals were missed, as {page} says: {FILE} stays as it is")
     file = root / FILE
     passed = read(file.read_text(encoding="utf-8") if file.is_file() else "")
     passed[run] = {"date": now.date().isoformat(), "commit": commit_of(root)}
@@ -65,7 +71,10 @@ def _git(root: Path, *arguments: str) -> str:
 def main() -> None:
     if len(sys.argv) != 2 or sys.argv[1] not in RUNS:
         raise SystemExit(f"python -m docs.last_passed {'|'.join(RUNS)}")
-    note(ROOT, sys.argv[1], datetime.now(UTC))
+    try:
+        note(ROOT, sys.argv[1], datetime.now(UTC))
+    except ValueError as error:
+        raise SystemExit(str(error)) from None
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ def git(root: Path, *arguments: str) -> str:
 def clone(tmp_path: Path) -> Path:
     """With one commit of a file and of what has passed so far."""
     (tmp_path / "docs").mkdir()
+    (tmp_path / last_passed.PAGES["bench"]).write_text("| C | 1 ms | 5 | met |\n", encoding="utf-8")
     (tmp_path / "code.py").write_text("1\n", encoding="utf-8")
     (tmp_path / last_passed.FILE).write_text(last_passed.HEAD, encoding="utf-8")
     git(tmp_path, "init", "-q")
@@ -47,6 +48,14 @@ def test_a_run_that_passes_is_noted_beside_the_others(clone: Path) -> None:
     last_passed.note(clone, "bench", NOW.replace(month=12))
     assert said(clone)["bench"] == {"date": "2026-12-30", "commit": f"{commit}, with changes"}
     assert said(clone)["fault"] == {"date": "2026-11-30", "commit": commit}
+
+
+def test_a_run_that_missed_a_goal_has_not_passed(clone: Path) -> None:
+    (clone / last_passed.PAGES["bench"]).write_text("| C | 9 ms | 5 | MISSED |\n", encoding="utf-8")
+    with pytest.raises(ValueError, match="goals were missed"):
+        last_passed.note(clone, "bench", NOW)
+    last_passed.note(clone, "fault", NOW)
+    assert set(said(clone)) == {"fault"}
 
 
 def test_the_committed_file_is_as_it_would_be_written() -> None:
