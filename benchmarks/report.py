@@ -46,7 +46,7 @@ COLUMNS = (
     Column("B: chunks/s", "B", lambda m: f"{m.result['chunks_s']:.0f}"),
     Column("R: CPU, times plain", "R", lambda m: "" if m.beside is None else f"{m.of_beside:.2f}"),
     Column("C: CPU, one-way p99", "C", paced),
-    Column("D: CPU us per request", "D", lambda m: f"{m.result['gw_us_per_stream']:.0f}"),
+    Column("D: CPU us per request", "D", lambda m: f"{m.us_per_call:.0f}"),
     Column("KiB per idle stream", "memory", lambda m: f"{m.result['kb_per_stream']:.1f}"),
     Column("chunks sent per left client", "close", lambda m: f"{sent_per_call(m):.1f}"),
     Column("KiB per slow reader", "slow", lambda m: f"{m.result['kb_per_stream']:.0f}"),
@@ -109,7 +109,8 @@ def below(limit: float, scenario: str, value: Callable[[Measured], float]) -> As
 
 
 def of_nginx(found: Lookup, scenario: str, value: Callable[[Measured], float]) -> float | None:
-    m = found.get(("nginx", "openai", scenario))
+    """nginx has one client: it relays bytes, whatever they say."""
+    m = next((m for (target, _, name), m in found.items() if (target, name) == ("nginx", scenario)), None)
     return None if m is None else value(m)
 
 
@@ -147,7 +148,7 @@ GOALS = (
     Goal("C: 20 000 chunks/s kept", below(-0.98 * 20_000, "C", lambda m: -m.result["chunks_s"]), "(negated) chunks/s"),
     Goal(
         "D: per request, at most 550 us or 46 times nginx",
-        below_or(550, 46, "D", lambda m: m.result["gw_us_per_stream"]),
+        below_or(550, 46, "D", lambda m: m.us_per_call),
         "us",
     ),
     Goal("at most 40 KiB per idle stream", below(40, "memory", lambda m: m.result["kb_per_stream"]), "KiB"),

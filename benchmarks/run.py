@@ -83,8 +83,9 @@ class Bench:
 
     def compare(self, target: targets.Target, key: str, client: str) -> Measured:
         """The load with this client, in turns with the one that it is to be compared with, if there is one."""
-        if SCENARIOS[key].tail:
-            return median([self.measure(target, key, client) for _ in range(ROUNDS)], lambda m: m.p99_ms)
+        by = SCENARIOS[key].rounds_by
+        if by is not None:
+            return median([self.measure(target, key, client) for _ in range(ROUNDS)], by)
         other = SCENARIOS[key].beside
         if other is None or other == client or other not in target.ways:
             return self.measure(target, key, client)

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import pytest
 
+from rivermouth.ir.errors import Kind
 from rivermouth.store.port import Status
 from tests.engine.client import asking, connected
 from tests.engine.lab import DEADLINE_S, Lab
@@ -23,6 +24,7 @@ HELD: Final[asyncio.Queue[Asked]] = asyncio.Queue()
 """Calls of the provider that the tests lead."""
 ADMIN: Final = "key-of-ann-the-admin"
 USER: Final = "key-of-bob-a-user"
+NARROW: Final = "key-of-cy-who-may-little"
 PROVIDERS: Final = "key-of-this-server-at-its-provider"
 CONFIG: Final = """
 [keys.ann]
@@ -30,6 +32,9 @@ key = "key-of-ann-the-admin"
 role = "admin"
 [keys.bob]
 key = "key-of-bob-a-user"
+[keys.cy]
+key = "key-of-cy-who-may-little"
+models = ["here", "up/here"]
 [endpoints.there]
 provider = "up"
 model = "there"
@@ -120,6 +125,29 @@ async def test_a_key_as_a_clients_own_id_is_written_down_nowhere(place: Place) -
             assert answer.headers["x-client-request-id"] == given
             await answer.rest()
         assert (await place.server.record(answer.call_id)).client_request_id == kept
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("speaks", ALL, ids=lambda s: s.name)
+async def test_who_asks_for_a_model_of_others_is_refused_and_recorded(
+    place: Place, speaks: Speaks, stream: bool
+) -> None:
+    headers = {"authorization": f"Bearer {NARROW}"}
+    async with asking(place.server.port, speaks.path, talk("some", stream=stream), headers) as answer:
+        assert answer.status == 403
+        speaks.refused(await answer.json())
+    record = await place.server.record(answer.call_id)
+    assert (record.status, record.kind, record.key_name) == (Status.FAILED, Kind.PERMISSION, "cy")
+    assert (record.model_asked, record.attempts, record.decisions) == ("some", (), ())
+
+
+async def test_a_response_that_is_refused_is_not_kept(place: Place) -> None:
+    headers = {"authorization": f"Bearer {NARROW}"}
+    for background in (False, True):
+        body = {"model": "some", "input": "hi", "background": background}
+        async with asking(place.server.port, "/v1/responses", body, headers) as answer:
+            assert (answer.status, (await answer.json())["error"]["code"]) == (403, "model_not_allowed")
+        assert (await place.server.record(answer.call_id)).status is Status.FAILED
 
 
 async def test_a_chat_takes_no_policy_by_header(place: Place) -> None:

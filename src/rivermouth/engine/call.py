@@ -91,6 +91,7 @@ class Call:
     closing: upstreams of failed attempts that have been told to stop and have not confirmed it.
     plan: the candidates, where they are not those of the model's name.  policies: those of the request and of the
     caller, the narrowest first.  limits: the clocks of the client's surface, if it has its own.
+    refused: why its caller may not ask for this model; the call ends with it, and nobody is asked.
     shorten: after a failed attempt, a smaller request that may fit; None when there is none.
     trace_context: the client's headers that name a trace, by lower-case name.
     keeps_text: the record may have what is said, where the operator wants that; a chat has its texts elsewhere.
@@ -116,6 +117,7 @@ class Call:
         "output",
         "plan",
         "policies",
+        "refused",
         "request",
         "reservation",
         "route",
@@ -139,6 +141,7 @@ class Call:
         clock_ns: Callable[[], int],
         plan: Plan | None = None,
         policies: tuple[Policy, ...] = (),
+        refused: ApiError | None = None,
         limits: Limits | None = None,
         shorten: Callable[[ApiError], Request | None] | None = None,
         trace_context: Mapping[str, str] = NO_HEADERS,
@@ -152,6 +155,7 @@ class Call:
         self.ask(request)
         self.plan = plan
         self.policies = policies
+        self.refused = refused
         self.limits = limits
         self.shorten = shorten
         self.trace_context = trace_context

@@ -162,6 +162,8 @@ class Engine:
 
     async def _attempts(self, call: Call, once: Once) -> None:
         """Obey `next_step` until a candidate has answered.  Raises the error that is the call's."""
+        if call.refused is not None:
+            raise call.refused
         loop = asyncio.get_running_loop()
         candidates = await self._selected(call)
         call.sole = len(candidates) == 1

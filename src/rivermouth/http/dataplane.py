@@ -212,6 +212,9 @@ class DataPlane:
     async def _keep(self, exchange: Exchange, asked: Asked) -> None:
         """A call whose answer is kept: on this connection, or without one."""
         call = self._call(exchange, asked.request)
+        if call.refused is not None:
+            await self._run(exchange, call, self._engine.generate)
+            return
         if not asked.kept.background:
             await self._run(exchange, call, self._kept.watched(exchange, asked, call))
             return
@@ -295,7 +298,6 @@ class DataPlane:
         match, caller = exchange.match, exchange.caller
         if holds_secret(request.model, self._secrets):  # it would stand in the record, in sums and in traces
             raise invalid("a key stands where the model's name belongs", "model", "key_as_model")
-        caller.check(request.model)
         user = request.user if isinstance(request, Request) else None
         opened = CallRecord(
             id=exchange.call_id,
@@ -317,6 +319,7 @@ class DataPlane:
             request=request,
             clock_ns=self._clock_ns,
             policies=(*self._asked(exchange.headers), *caller.policies),
+            refused=caller.refusal(request.model),
             trace_context=trace_context(exchange.headers),
             keeps_text=True,
             long=_is_long(exchange, request),

@@ -84,12 +84,17 @@ class Caller(msgspec.Struct, frozen=True):
     def may_ask(self, model: str) -> bool:
         return self.models is None or any(fnmatchcase(model, pattern) for pattern in self.models)
 
+    def refusal(self, model: str) -> ApiError | None:
+        """What to say of a model that is not this caller's; None for one that is."""
+        if self.may_ask(model):
+            return None
+        return ApiError(Kind.PERMISSION, f"this key may not ask for '{model}'", param="model", code="model_not_allowed")
+
     def check(self, model: str) -> None:
-        """Raises `ApiError` permission for a model that is not this caller's."""
-        if not self.may_ask(model):
-            raise ApiError(
-                Kind.PERMISSION, f"this key may not ask for '{model}'", param="model", code="model_not_allowed"
-            )
+        """Raises that, where no call is made that could end with it."""
+        refused = self.refusal(model)
+        if refused is not None:
+            raise refused
 
     def check_operation(self, operation: Operation) -> None:
         """Raises `ApiError` permission for what this caller may not use."""
