@@ -30,6 +30,7 @@ from rivermouth.ir.events import (
     Usage,
 )
 from rivermouth.ir.fold import fold, unfold
+from rivermouth.ir.grammar import Grammar
 from rivermouth.ir.reply import Reply
 from rivermouth.ir.request import Request, Sampling
 from rivermouth.wire.aws_eventstream import MEDIA_TYPE as BINARY_TYPE
@@ -309,6 +310,12 @@ class TestNonsense:
         except (WireError, ApiError):
             return
         assert reply.choices
+        if dialect.read_reply is not None:
+            events = dialect.read_reply(changed)
+            grammar = Grammar()
+            grammar.feed_all(events)
+            assert grammar.done
+            assert fold(events) == reply
 
     @given(data=st.data())
     def test_a_request_body_of_any_kind_is_a_request_or_an_invalid_request(

@@ -122,6 +122,39 @@ async def test_every_call_that_starts_during_a_flush_shares_the_next(store: Fake
     assert store.batches == [(1, 0, 0), (50, 0, 0)]
 
 
+async def test_rows_that_nobody_needs_yet_wait_for_each_other(store: FakeStore, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(record, "OPENS_APART_S", 3600)
+    async with Recorder(store) as recorder:
+        recorder._told_at = asyncio.get_running_loop().time()
+        first, second = recorder.begin(opened(1)), recorder.begin(opened(2))
+        recorder.close(ended(opened(2)))
+        await idle(recorder)
+        assert store.batches == []
+        await first.committed()
+        assert store.batches == [(2, 0, 1)]
+        await second.committed()
+        await first.committed()
+    assert store.batches == [(2, 0, 1)]
+
+
+async def test_a_row_on_a_quiet_server_waits_for_nobody(store: FakeStore, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(record, "OPENS_APART_S", 3600)
+    async with Recorder(store) as recorder:
+        recorder._told_at = asyncio.get_running_loop().time() - 3600
+        recorder.begin(opened(1))
+        await store.writing()
+    assert store.batches == [(1, 0, 0)]
+
+
+async def test_a_row_that_nobody_needs_is_written_in_the_end(store: FakeStore):
+    async with Recorder(store) as recorder:
+        await recorder.open(opened(1))
+        recorder.begin(opened(2))
+        for _ in range(2):
+            await store.writing()
+    assert [c.id for c in store.list(10)] == [opened(2).id, opened(1).id]
+
+
 @pytest.mark.promise(73, 74, 75)
 @pytest.mark.fault("F16", "F30")
 async def test_a_cancelled_call_is_recorded_as_cancelled_with_what_it_produced(store: FakeStore):

@@ -291,6 +291,8 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     As a client: `build_request(request, model)` -> Outgoing; `reader()` and `decoder(request)` for streams;
     `parse_reply(body)`; `parse_error(status, headers, body)`, but for the header Retry-After, which the transport reads
     and which wins over what a body says.
+    `read_reply(body)` gives the events that fold to `parse_reply(body)`, where the stream's decoder reads whole replies
+    too: so what is only counted and passed on need not be folded first.
     `relay(answer)` joins the two when both sides speak it; `relay_reply(body, answer)` is its non-streaming twin.
     `losses`: request fields this dialect cannot carry, as `build_request` names them.
     `auth(key)` gives the headers that carry a provider's key; `models_path` and `parse_models` list its models.
@@ -322,6 +324,7 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     reader: Callable[[], Reader]
     decoder: Callable[[Request], Decoder]
     parse_reply: Callable[[bytes], Reply]
+    read_reply: Callable[[bytes], list[Event]] | None = None
     parse_error: Callable[[int, Mapping[str, str], bytes], ApiError]
     auth: Callable[[str], Mapping[str, str]]
 

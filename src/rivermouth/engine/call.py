@@ -15,6 +15,7 @@ from rivermouth.engine.gate import Reservation
 from rivermouth.engine.interrupt import Interrupt
 from rivermouth.engine.ledger import Ledger
 from rivermouth.engine.output import Output, Translated
+from rivermouth.engine.record import Opening
 from rivermouth.engine.transcript import Transcript
 from rivermouth.ir.allowance import Allowance
 from rivermouth.ir.errors import ApiError
@@ -87,7 +88,7 @@ class Call:
     committed: part of the answer has reached the client; no other candidate may take over.
     total_at: when the total clock runs out, in the loop's time; set when the first target has begun.
     sole: no other endpoint can answer.  output, upstream: those of the attempt that runs.
-    opening: resolves when the open row is in the store.
+    opening: the open row on its way into the store; None before it was begun, and once it is there.
     closing: upstreams of failed attempts that have been told to stop and have not confirmed it.
     plan: the candidates, where they are not those of the model's name.  policies: those of the request and of the
     caller, the narrowest first.  limits: the clocks of the client's surface, if it has its own.
@@ -171,7 +172,7 @@ class Call:
         self.sole = True
         self.output: Output | None = None
         self.upstream: Upstream | None = None
-        self.opening: asyncio.Future[None] | None = None
+        self.opening: Opening | None = None
         self.closing: set[asyncio.Future[None]] = set()
 
     @property
@@ -221,12 +222,9 @@ class Call:
 
         Raises `NotRecorded`: nobody's fault but this server's, so no endpoint is to blame and none is tried.
         """
-        opening = self.opening
-        if opening is not None:
+        if self.opening is not None:
             try:
-                if not opening.done():
-                    await asyncio.shield(opening)
-                opening.result()
+                await self.opening.committed()
             except ApiError as error:
                 raise NotRecorded(error) from None
             self.opening = None

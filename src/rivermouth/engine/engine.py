@@ -129,7 +129,6 @@ class Engine:
         end: End = (Status.CANCELLED, None, By.SHUTDOWN)
         try:
             call.opening = self._recorder.begin(ledger.opened)
-            call.opening.add_done_callback(_seen)
             await self._attempts(call, once)
             end = (Status.COMPLETED, None, None)
         except (ApiError, Stopped) as cause:
@@ -484,9 +483,3 @@ def as_the_client_sees_it(error: ApiError) -> ApiError:
     if words is None:
         return error
     return ApiError(Kind.UPSTREAM, f"{error.provider} {words}", code="provider_authentication", provider=error.provider)
-
-
-def _seen(opening: asyncio.Future[None]) -> None:
-    """A call that ended before it needed its open row does not ask how that went; the recorder has logged it."""
-    if not opening.cancelled():
-        opening.exception()

@@ -5,9 +5,10 @@ that waits, writes it as one transaction, and takes again: so all calls that sta
 (group commit), and a busy server pays for few transactions.
 
 `open` resolves when the row is committed, and only then may the first byte of the answer go out; it is the only
-method that waits.  `checkpoint` and `close` return at once.  The queue is bounded: when `limit` rows wait, `open` waits
-for room, so no new call begins; `close` never drops and never waits, since there is at most one for each call that was
-let in, and checkpoints of one call replace each other.
+method that waits.  `begin` does the same beside the question to the upstream: on a busy server its row waits for those
+of other calls, but no longer than until somebody needs it.  `checkpoint` and `close` return at once.  The queue is
+bounded: when `limit` rows wait, `open` waits for room, so no new call begins; `close` never drops and never waits,
+since there is at most one for each call that was let in, and checkpoints of one call replace each other.
 
 When the store refuses for a passing reason (locked, full), calls that want to open fail and ends are kept and tried
 again.  When a row itself is refused, the others of its batch are written without it, and an end is written bare.
@@ -18,6 +19,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from functools import partial
 from types import TracebackType
 from typing import Final, Self
 
@@ -58,6 +60,9 @@ __all__ = [
     "clean",
 ]
 
+OPENS_APART_S: Final = 0.005
+"""How long after a transaction an open row waits for company, if nobody needs it sooner: an upstream's first word takes
+longer, and a transaction for each call of a busy server would be as dear as the calls."""
 ENDS_LINGER_S: Final = 0.02
 """How long an end may wait for company.  Waking the writer's thread is dearer than writing a row."""
 MARKS_LINGER_S: Final = 0.1
@@ -128,6 +133,37 @@ class RecorderStatistics(msgspec.Struct, frozen=True, kw_only=True):
     texts_dropped: int
 
 
+class Opening:
+    """The open row of one call on its way into the store."""
+
+    __slots__ = ("_committed", "_hurry")
+
+    def __init__(self, committed: asyncio.Future[None], hurry: Callable[[], None]) -> None:
+        self._committed = committed
+        self._hurry = hurry
+        committed.add_done_callback(_seen)
+
+    async def committed(self) -> None:
+        """Returns when the row is there.  Waiting again costs nothing, and a cancelled wait does not undo it.
+
+        Raises `ApiError` when it cannot be written.
+        """
+        if not self._committed.done():
+            self._hurry()
+            await asyncio.shield(self._committed)
+        self._committed.result()
+
+
+def _nothing() -> None:
+    """It is under way already."""
+
+
+def _seen(committed: asyncio.Future[None]) -> None:
+    """A call that ended before it needed its open row does not ask how that went; the recorder has logged it."""
+    if not committed.cancelled():
+        committed.exception()
+
+
 class _Batch:
     """What one flush writes."""
 
@@ -169,11 +205,13 @@ class Recorder:
         self._limit = limit
         self._retry_s = retry_s
         self._patience_s = patience_s
-        self._ready = threading.Condition()  # guards the four below; held for a swap or an append, never for I/O
+        self._ready = threading.Condition()  # guards the five below; held for a swap or an append, never for I/O
         self._batch = _Batch()
         self._taken = _Batch()
         self._idle = False
+        self._wanted = False
         self._linger: asyncio.TimerHandle | None = None
+        self._told_at = -OPENS_APART_S
         self._stopping = False
         self._gave_up = threading.Event()
         self._room: asyncio.Event | None = None
@@ -205,16 +243,17 @@ class Recorder:
             self._wake()
         await committed
 
-    def begin(self, record: CallRecord) -> asyncio.Future[None]:
-        """`open` as a future; without a task of its own while there is room."""
+    def begin(self, record: CallRecord) -> Opening:
+        """`open`, to be waited for later; without a task of its own while there is room."""
         loop, _ = self._running()
         if self._load() >= self._limit or self._stopping:
-            return asyncio.ensure_future(self.open(record))
+            return Opening(asyncio.ensure_future(self.open(record)), _nothing)
         committed = loop.create_future()
         with self._ready:
-            self._batch.opens.append((record, committed))
-            self._wake()
-        return committed
+            batch = self._batch
+            batch.opens.append((record, committed))
+            self._wake_soon(self._told_at + OPENS_APART_S - loop.time())
+        return Opening(committed, partial(self._hurry, batch))
 
     def checkpoint(
         self,
@@ -308,13 +347,24 @@ class Recorder:
         return len(self._batch) + len(self._taken)
 
     def _wake(self) -> None:
+        """What waits is to be written now, or as soon as what is being written is."""
+        self._wanted = True
         if self._idle:
             self._idle = False
             self._ready.notify()
 
+    def _hurry(self, batch: _Batch) -> None:
+        """Somebody waits for what is in this one."""
+        with self._ready:
+            if batch is self._batch:
+                self._wake()
+
     def _wake_soon(self, linger_s: float) -> None:
-        """Nobody waits for an end or a checkpoint: they go with the next open row, or after this time."""
-        if not self._idle:
+        """Nobody waits for this yet: it goes with whatever somebody waits for, or after this time."""
+        if self._wanted:
+            return
+        if linger_s <= 0:
+            self._wake()
             return
         loop, _ = self._running()
         if self._linger is not None:
@@ -326,7 +376,8 @@ class Recorder:
     def _lingered(self) -> None:
         self._linger = None
         with self._ready:
-            self._wake()
+            if self._batch:
+                self._wake()
 
     def _keep_text(self, text: CallText) -> None:
         waiting = len(self._batch.texts) + len(self._taken.texts)
@@ -350,10 +401,10 @@ class Recorder:
     def _serve(self) -> None:
         while True:
             with self._ready:
-                while not self._batch and not self._stopping:
-                    self._idle = True
+                while not (self._wanted and self._batch) and not self._stopping:
+                    self._wanted, self._idle = False, True
                     self._ready.wait()
-                self._idle = False
+                self._wanted = self._idle = False
                 if not self._batch or self._gave_up.is_set():
                     return
                 self._taken, self._batch = self._batch, _Batch()
@@ -383,6 +434,7 @@ class Recorder:
         with self._ready:
             batch.put_before(self._batch)
             self._taken = _Batch()
+            self._wanted = True
             self._retries += 1
         refused = ApiError(Kind.OVERLOADED, "the call could not be recorded", retry_after_s=1.0)
         self._tell(self._refuse, [f for _, f in batch.opens], refused)
@@ -425,10 +477,12 @@ class Recorder:
             loop.call_soon_threadsafe(function, *arguments)
 
     def _resolve(self, futures: list[asyncio.Future[None]]) -> None:
+        loop, room = self._running()
+        self._told_at = loop.time()
         for future in futures:
             if not future.done():  # its caller may have been cancelled
                 future.set_result(None)
-        self._running()[1].set()
+        room.set()
 
     def _refuse(self, futures: list[asyncio.Future[None]], error: ApiError) -> None:
         for future in futures:

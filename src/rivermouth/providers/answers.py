@@ -201,17 +201,28 @@ class Document:
     async def read(self, onward: Onward | None = None) -> Batch:
         body = await whole(self._response, self._failures)
         self._complete = True
-        reply = self._failures.parsed(self._dialect.parse_reply, body)
-        if not reply.choices:
-            raise self._failures.failure(Kind.UPSTREAM, "malformed answer: it has no choices", "malformed")
-        if not self._same_dialect:
-            return Batch(unfold(reply))
-        return (
-            reframed(reply, self._dialect, self._request) if self._request.stream else Batch(unfold(reply), None, body)
-        )
+        if self._same_dialect and self._request.stream:
+            return reframed(self._failures.parsed(self._reply, body), self._dialect, self._request)
+        return Batch(self._failures.parsed(self._events, body), None, body if self._same_dialect else None)
 
     async def close(self) -> None:
         await self._response.close(complete=self._complete)
+
+    def _events(self, body: bytes) -> list[Event]:
+        read = self._dialect.read_reply
+        if read is None:
+            return unfold(self._reply(body))
+        events = read(body)
+        last = events[-1] if events else None
+        if isinstance(last, Error):
+            raise last.error
+        return events
+
+    def _reply(self, body: bytes) -> Reply:
+        reply = self._dialect.parse_reply(body)
+        if not reply.choices:
+            raise ApiError(Kind.UPSTREAM, "malformed answer: it has no choices", code="malformed")
+        return reply
 
 
 def reframed(reply: Reply, dialect: Dialect, request: Request) -> Batch:

@@ -39,7 +39,7 @@ from rivermouth.dialects.cohere_v1.embed import build_embed, encode_embed, parse
 from rivermouth.dialects.cohere_v1.encoder import Encoder
 from rivermouth.dialects.cohere_v1.parse import parse_request
 from rivermouth.dialects.cohere_v1.relay import Relay, relay_reply
-from rivermouth.dialects.cohere_v1.reply import encode_reply, parse_reply
+from rivermouth.dialects.cohere_v1.reply import encode_reply, parse_reply, read_reply
 from rivermouth.dialects.cohere_v1.tables import LOSSES, NAME
 from rivermouth.dialects.dialect import Dialect, Failure, Key, Operation, Route, Surface
 from rivermouth.ir.errors import ApiError
@@ -91,6 +91,7 @@ DIALECT = Dialect(
     reader=NdjsonReader,
     decoder=Decoder,
     parse_reply=parse_reply,
+    read_reply=read_reply,
     parse_error=parse_error,
     auth=auth,
     relay=Relay,

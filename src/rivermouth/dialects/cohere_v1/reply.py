@@ -9,7 +9,7 @@ from rivermouth.dialects.cohere_v1.tables import FINISH_REASONS
 from rivermouth.dialects.cohere_v1.transcript import Transcript
 from rivermouth.dialects.dialect import Answer
 from rivermouth.ir.errors import WireError
-from rivermouth.ir.events import Error, Finish, PartKind
+from rivermouth.ir.events import Error, Event, Finish, PartKind
 from rivermouth.ir.fold import fold
 from rivermouth.ir.media import sentence
 from rivermouth.ir.reply import Reply, ReplyPart
@@ -28,7 +28,7 @@ def encode_reply(reply: Reply, answer: Answer) -> bytes:
     return json.encode(said.response(answer, FINISH_REASONS[choice.reason], reply.usage))
 
 
-def parse_reply(body: bytes) -> Reply:
+def read_reply(body: bytes) -> list[Event]:
     """An upstream's reply.  Raises `ApiError` for an error under a good status, `WireError` for anything else.
 
     It is read by the stream's decoder, so that the two cannot differ.  A stream that nobody asked for has the same
@@ -39,7 +39,12 @@ def parse_reply(body: bytes) -> Reply:
     events = [event for line in lines for event in decoder.feed(line)]
     if len(lines) == 1 and not isinstance(events[-1], Finish | Error):
         raise WireError("a reply without text")
-    return fold([*events, *decoder.eof()])
+    return [*events, *decoder.eof()]
+
+
+def parse_reply(body: bytes) -> Reply:
+    """The same as a value."""
+    return fold(read_reply(body))
 
 
 def streamed(body: bytes) -> bool:

@@ -46,7 +46,7 @@ from rivermouth.dialects.gemini.framing import ARRAY, ARRAY_TYPE, SSE_TYPE, Stre
 from rivermouth.dialects.gemini.models import MODELS_PATH, encode_model, encode_models, parse_models
 from rivermouth.dialects.gemini.parse import STREAM, parse_request
 from rivermouth.dialects.gemini.relay import Relay, relay_reply
-from rivermouth.dialects.gemini.reply import encode_reply, parse_reply
+from rivermouth.dialects.gemini.reply import encode_reply, parse_reply, read_reply
 from rivermouth.dialects.gemini.tables import LOSSES, NAME
 from rivermouth.wire import json
 
@@ -96,6 +96,7 @@ DIALECT = Dialect(
     reader=StreamReader,
     decoder=Decoder,
     parse_reply=parse_reply,
+    read_reply=read_reply,
     parse_error=parse_error,
     auth=auth,
     variant=variant,

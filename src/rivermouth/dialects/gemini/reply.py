@@ -7,6 +7,7 @@ from rivermouth.dialects.gemini.decoder import Decoder
 from rivermouth.dialects.gemini.encoder import candidate, response
 from rivermouth.dialects.gemini.opaque import Signed, to_client
 from rivermouth.dialects.gemini.parts import write_parts
+from rivermouth.ir.events import Event
 from rivermouth.ir.fold import fold
 from rivermouth.ir.reply import Reply
 from rivermouth.ir.request import Reasoning
@@ -20,10 +21,15 @@ def encode_reply(reply: Reply, answer: Answer) -> bytes:
     return json.encode(response(candidates, reply.usage, answer))
 
 
-def parse_reply(body: bytes) -> Reply:
+def read_reply(body: bytes) -> list[Event]:
     """A reply is a stream of one frame.  Raises `WireError` when it is none, `ApiError` when it tells of a failure."""
     decoder = Decoder()
-    return fold([*decoder.feed(Frame("", body)), *decoder.eof()])
+    return [*decoder.feed(Frame("", body)), *decoder.eof()]
+
+
+def parse_reply(body: bytes) -> Reply:
+    """The same as a value."""
+    return fold(read_reply(body))
 
 
 def _signed(part: Reasoning) -> Signed | None:

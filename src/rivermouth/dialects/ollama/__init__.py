@@ -19,7 +19,7 @@ O11 `suffix`, `template` and `context` of generate have no neutral form; only an
 from __future__ import annotations
 
 from rivermouth.dialects.dialect import Dialect, Key, Operation, Route, Surface
-from rivermouth.dialects.ollama.decode import Decoder, parse_reply
+from rivermouth.dialects.ollama.decode import Decoder, parse_reply, read_reply
 from rivermouth.dialects.ollama.documents import (
     encode_model,
     encode_models,
@@ -83,6 +83,7 @@ DIALECT = Dialect(
     reader=NdjsonReader,
     decoder=lambda request: Decoder(),
     parse_reply=parse_reply,
+    read_reply=read_reply,
     parse_error=parse_error,
     auth=auth,
     relay=Relay,

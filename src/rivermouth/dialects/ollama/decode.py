@@ -215,10 +215,15 @@ class Decoder:
         self._done = True
 
 
-def parse_reply(body: bytes) -> Reply:
+def read_reply(body: bytes) -> list[Event]:
     """A non-streaming reply.  Raises `WireError` when it is none, `ApiError` for an error object or a cut answer."""
     decoder = Decoder()
-    return fold([*decoder.feed(Frame("", body)), *decoder.eof()])
+    return [*decoder.feed(Frame("", body)), *decoder.eof()]
+
+
+def parse_reply(body: bytes) -> Reply:
+    """The same as a value."""
+    return fold(read_reply(body))
 
 
 def _arguments(raw: msgspec.Raw) -> str:

@@ -48,7 +48,7 @@ from rivermouth.dialects.openai_chat.failures import encode_error
 from rivermouth.dialects.openai_chat.models import encode_model, encode_models
 from rivermouth.dialects.openai_chat.parse import parse_request
 from rivermouth.dialects.openai_chat.relay import Relay, relay_reply
-from rivermouth.dialects.openai_chat.reply import encode_reply, parse_reply
+from rivermouth.dialects.openai_chat.reply import encode_reply, parse_reply, read_reply
 from rivermouth.vendors.openai.failures import parse_error
 from rivermouth.vendors.openai.limits import limit_headers
 from rivermouth.vendors.openai.models import parse_models
@@ -91,6 +91,7 @@ DIALECT: Final = Dialect(
     reader=sse.SseReader,
     decoder=Decoder,
     parse_reply=parse_reply,
+    read_reply=read_reply,
     parse_error=parse_error,
     auth=auth,
     relay=Relay,

@@ -16,7 +16,7 @@ from rivermouth.dialects.openai_chat.encoder import (
 from rivermouth.dialects.openai_chat.opaque import Thought
 from rivermouth.dialects.openai_chat.shapes import Chunk
 from rivermouth.ir.errors import ApiError, Kind
-from rivermouth.ir.events import PartKind
+from rivermouth.ir.events import Event, PartKind
 from rivermouth.ir.fold import fold
 from rivermouth.ir.reply import Choice, Reply, ReplyPart
 from rivermouth.ir.request import File, Image, Reasoning, Refusal, Text, ToolCall
@@ -28,12 +28,17 @@ from rivermouth.wire.frame import Frame
 _chunk: Final = json.typed(Chunk)
 
 
-def parse_reply(body: bytes) -> Reply:
-    """An upstream's reply.  Raises `ApiError` if it is an error or holds no choice, `WireError` if it is no reply."""
+def read_reply(body: bytes) -> list[Event]:
+    """An upstream's reply.  Raises `ApiError` if it holds no choice, `WireError` if it is no reply."""
     chunk = json.decode_as(_chunk, body)
     if not chunk.error and chunk.object != "error" and not chunk.choices:
         raise ApiError(Kind.UPSTREAM, "the upstream's reply holds no choices", code="empty")
-    return fold(Decoder().whole(chunk, Frame("", body)))
+    return Decoder().whole(chunk, Frame("", body))
+
+
+def parse_reply(body: bytes) -> Reply:
+    """The same as a value.  Raises `ApiError` if it is an error or holds no choice, `WireError` if it is no reply."""
+    return fold(read_reply(body))
 
 
 def encode_reply(reply: Reply, answer: Answer) -> bytes:

@@ -27,7 +27,7 @@ from rivermouth.dialects.openai_completions.decoder import Decoder
 from rivermouth.dialects.openai_completions.encoder import Encoder
 from rivermouth.dialects.openai_completions.failures import encode_error
 from rivermouth.dialects.openai_completions.relay import Relay, relay_reply
-from rivermouth.dialects.openai_completions.reply import encode_reply, parse_reply
+from rivermouth.dialects.openai_completions.reply import encode_reply, parse_reply, read_reply
 from rivermouth.dialects.openai_completions.request import build_request, parse_request
 from rivermouth.dialects.openai_completions.tables import LOSSES, NAME, PATH
 from rivermouth.vendors.openai.failures import parse_error
@@ -61,6 +61,7 @@ DIALECT: Final = Dialect(
     reader=sse.SseReader,
     decoder=Decoder,
     parse_reply=parse_reply,
+    read_reply=read_reply,
     parse_error=parse_error,
     auth=auth,
     relay=Relay,

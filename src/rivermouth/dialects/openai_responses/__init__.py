@@ -40,7 +40,7 @@ from rivermouth.dialects.openai_responses.failures import encode_error
 from rivermouth.dialects.openai_responses.keeping import KEEPS
 from rivermouth.dialects.openai_responses.parse import parse_request
 from rivermouth.dialects.openai_responses.relay import Relay, relay_reply
-from rivermouth.dialects.openai_responses.reply import encode_reply, parse_reply
+from rivermouth.dialects.openai_responses.reply import encode_reply, parse_reply, read_reply
 from rivermouth.dialects.openai_responses.tables import COUNT_PATH, LOSSES, NAME, PATH
 from rivermouth.vendors.openai.failures import parse_error
 from rivermouth.vendors.openai.limits import limit_headers
@@ -84,6 +84,7 @@ DIALECT: Final = Dialect(
     reader=sse.SseReader,
     decoder=Decoder,
     parse_reply=parse_reply,
+    read_reply=read_reply,
     parse_error=parse_error,
     auth=auth,
     relay=Relay,
