@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import os
 import resource
 import subprocess
@@ -81,11 +82,20 @@ class Bench:
         print(f"{target.name} {key} {client}: {result} {measured.upstream}", file=sys.stderr)
         return measured
 
+    def in_turns(self, up: list[targets.Target], key: str, client: str) -> Iterator[Measured]:
+        """The load with this client at every target that serves it; in several rounds at the gateways, where one is not
+        enough."""
+        served = [target for target in up if client in target.ways]
+        by = SCENARIOS[key].rounds_by
+        if by is None:
+            yield from (self.compare(target, key, client) for target in served)
+        else:
+            gateways = [target for target in served if target.pids]
+            rounds = [[self.measure(target, key, client) for target in gateways] for _ in range(ROUNDS)]
+            yield from (median(list(runs), by) for runs in zip(*rounds, strict=True))
+
     def compare(self, target: targets.Target, key: str, client: str) -> Measured:
         """The load with this client, in turns with the one that it is to be compared with, if there is one."""
-        by = SCENARIOS[key].rounds_by
-        if by is not None:
-            return median([self.measure(target, key, client) for _ in range(ROUNDS)], by)
         other = SCENARIOS[key].beside
         if other is None or other == client or other not in target.ways:
             return self.measure(target, key, client)
@@ -95,17 +105,18 @@ class Bench:
             rounds.append(self.measure(target, key, client, beside, share=1 / ROUNDS))
         return median(rounds, lambda m: m.of_beside)
 
-    def run(self, name: str, chosen: list[str]) -> Iterator[Measured]:
-        """Every chosen load with every client that the target serves; what needs it in a fresh process."""
-        with self.target(name) as target:
-            clients = target.ways
+    def run(self, names: list[str], chosen: list[str]) -> Iterator[Measured]:
+        """Every chosen load with every client that a target serves; what needs it in a fresh process."""
+        with contextlib.ExitStack() as stack:
+            up = [stack.enter_context(self.target(name)) for name in names]
             for key in chosen:
                 if not SCENARIOS[key].fresh:
-                    yield from (self.compare(target, key, c) for c in SCENARIOS[key].formats if c in clients)
-        for key in chosen:
+                    for client in SCENARIOS[key].formats:
+                        yield from self.in_turns(up, key, client)
+        for name, key in itertools.product(names, chosen):
             for client in SCENARIOS[key].formats if SCENARIOS[key].fresh else ():
-                if client in clients:
-                    with self.target(name) as target:
+                with self.target(name) as target:
+                    if client in target.ways:
                         yield self.measure(target, key, client)
 
 
@@ -137,8 +148,7 @@ def main() -> int:
     measured: list[Measured] = []
     with targets.upstream(load_core) as port:
         bench = Bench(port, gateway_core, load_core, 0.25 if arguments.quick else 1.0)
-        for name in names:
-            measured += bench.run(name, chosen)
+        measured += bench.run(names, chosen)
     text = report.results(measured, asked(), pinned)
     print(text)
     if not arguments.no_write:

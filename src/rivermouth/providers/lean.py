@@ -21,6 +21,7 @@ import os
 import ssl
 import zlib
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Final, cast
 from urllib.parse import urlsplit
 
@@ -279,7 +280,10 @@ class Connection(asyncio.Protocol):
 
 def _between(raw: bytes, head: bytes, tail: bytes) -> list[bytes] | None:
     """What stands between these ends in each of the HTTP chunks, of which there are only whole ones; None where that
-    is not so.  A busy loop reads several at once."""
+    is not so.  A busy loop reads several at once, and all others one."""
+    line = _size_line(len(raw))
+    if line is not None and raw.startswith(line) and raw.startswith(head, len(line)) and raw.endswith(tail):
+        return [raw[len(line) + len(head) : -len(tail)]]
     texts: list[bytes] = []
     at, whole = 0, len(raw)
     while at < whole:
@@ -297,6 +301,16 @@ def _between(raw: bytes, head: bytes, tail: bytes) -> list[bytes] | None:
         texts.append(raw[start + len(head) : end - len(tail)])
         at = end
     return texts
+
+
+@lru_cache(maxsize=4096)
+def _size_line(length: int) -> bytes | None:
+    """How an HTTP chunk begins that is so long with all that is around it; None where none is."""
+    for digits in range(1, SIZE_DIGITS):
+        size = length - digits - 4
+        if size > 0 and len(b"%x" % size) == digits:
+            return b"%x\r\n" % size
+    return None
 
 
 class LeanClient:
