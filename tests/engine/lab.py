@@ -152,7 +152,8 @@ class Lab:
         return await until(final, f"the record of {call_id} is final")
 
     async def last(self) -> CallRecord:
-        """The record of the newest call, once it is there and final: for a client that never saw an id."""
+        """The record of the newest call that has begun, once it is final: for a client that never saw an id."""
+        await self.run(self.inside.services.recorder.flush())
         rows = await until(lambda: self._store.list(1), "there is a record")
         return await self.record(rows[0].id)
 
