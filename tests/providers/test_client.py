@@ -12,7 +12,9 @@ import pytest
 from yarl import URL
 
 from rivermouth.ir.errors import ApiError, Kind
-from rivermouth.providers.client import AiohttpClient, proxy_for
+from rivermouth.providers.client import AiohttpClient, proxy_for, trust
+from rivermouth.providers.outbound import Outbound
+from rivermouth.secrets import Secret
 from tests.fakes import JSON, Asked, FakeUpstream
 
 pytestmark = pytest.mark.anyio
@@ -125,6 +127,19 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return cert, key
 
 
+class CountedReads:
+    """In the place of `client.trust`: which authorities were asked for, and then what it gives."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.asked: list[tuple[str | None, ...]] = []
+        self.trust = trust
+        monkeypatch.setattr("rivermouth.providers.client.trust", self)
+
+    def __call__(self, *ca_files: str | None) -> ssl.SSLContext:
+        self.asked.append(ca_files)
+        return self.trust(*ca_files)
+
+
 class TestTls:
     async def serve(self, certificate: tuple[Path, Path]) -> tuple[asyncio.Server, str]:
         async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -137,6 +152,52 @@ class TestTls:
         context.load_cert_chain(*certificate)
         server = await asyncio.start_server(answer, "127.0.0.1", 0, ssl=context)
         return server, f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+    @pytest.mark.parametrize(
+        ("base_url", "proxy", "reads"),
+        [
+            ("http://127.0.0.1:11434", None, False),
+            ("http://api.example.org", None, False),
+            ("http://api.example.org", "http://proxy.example.org:3128", False),
+            ("http://api.example.org", "proxy.example.org:3128", False),
+            ("http://api.example.org", "https://proxy.example.org", True),
+            ("https://api.example.org", None, True),
+            ("HTTPS://api.example.org", None, True),
+            ("https://api.example.org", "http://proxy.example.org:3128", True),
+        ],
+    )
+    def test_authorities_are_read_only_where_tls_is_spoken(
+        self, monkeypatch: pytest.MonkeyPatch, base_url: str, proxy: str | None, reads: bool
+    ) -> None:
+        counted = CountedReads(monkeypatch)
+        outbound = Outbound(proxy=Secret(proxy) if proxy is not None else None)
+        AiohttpClient("lab", base_url, connect_s=5, ca_file=None, outbound=outbound)
+        assert counted.asked == ([(None, None)] if reads else [])
+
+    async def test_a_proxy_that_speaks_tls_is_trusted_by_the_file_though_the_upstream_speaks_none(
+        self, certificate: tuple[Path, Path]
+    ) -> None:
+        server, url = await self.serve(certificate)
+        outbound = Outbound(proxy=Secret(url), ca_file=str(certificate[0]))
+        client = AiohttpClient("lab", "http://api.example.org", connect_s=5, ca_file=None, outbound=outbound)
+        try:
+            assert await body_of(client, "http://api.example.org/x") == b"hi"
+        finally:
+            await client.close()
+            server.close()
+
+    async def test_a_client_of_plain_http_that_is_sent_to_tls_trusts_no_stranger(
+        self, certificate: tuple[Path, Path]
+    ) -> None:
+        server, url = await self.serve(certificate)
+        client = AiohttpClient("lab", url.replace("https:", "http:"), connect_s=5, ca_file=None)
+        try:
+            with pytest.raises(ApiError) as caught:
+                await body_of(client, url)
+            assert (caught.value.kind, "certificate" in caught.value.message) == (Kind.NETWORK, True)
+        finally:
+            await client.close()
+            server.close()
 
     async def test_an_authority_of_ones_own_is_trusted(self, certificate: tuple[Path, Path]) -> None:
         server, url = await self.serve(certificate)

@@ -83,10 +83,13 @@ class AiohttpClient:
         self._name = name
         self._connect_s = connect_s
         self._proxy, secret = proxy_for(base_url, outbound)
-        tunnel = base_url.startswith("https:")
+        tunnel = URL(base_url).scheme == "https"
         self._proxy_headers = secret if tunnel else {}  # to the proxy alone, with its CONNECT
         self._extra_headers = {} if tunnel else secret  # without TLS the proxy reads the request itself
-        self._tls = trust(ca_file, outbound.ca_file)
+        speaks_tls = tunnel or (self._proxy is not None and self._proxy.scheme == "https")
+        # Reading the system's authorities takes 40 ms.  Where nothing needs them, what would come by TLS all the same
+        # is trusted as aiohttp trusts it, never blindly.
+        self._tls: ssl.SSLContext | bool = trust(ca_file, outbound.ca_file) if speaks_tls else True
         self._session: aiohttp.ClientSession | None = None
 
     async def open(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Response:
