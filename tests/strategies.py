@@ -2,10 +2,14 @@
 
 `event_streams` draws whole legal streams (the grammar accepts each), `replies` whole answers and `requests` what a
 client may ask.  Texts hold the characters that break protocols: line separators, emoji, quotes, half escapes.
+
+What is drawn from again and again is made once: hypothesis looks at each new strategy before it draws from it, and that
+takes longer than the drawing.
 """
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Sequence
 from operator import add
@@ -114,9 +118,30 @@ errors = st.builds(
 )
 
 
+flags = st.booleans()
+noises: st.SearchStrategy[list[Event]] = st.lists(
+    st.sampled_from((Warn("seed is ignored", "seed"), Unknown("ping", b"{}"))), max_size=2
+)
+perhaps_base64s = st.none() | base64s
+few_cuts = functools.cache(lambda last: st.sets(st.integers(1, last), max_size=3))
+one_of = functools.cache(st.sampled_from)
+"""Of a tuple, which must be hashable."""
+some_kinds = functools.cache(lambda kinds: st.lists(st.sampled_from(kinds), min_size=1, max_size=3))
+or_none = functools.cache(lambda strategy: st.none() | strategy)
+
+
+@functools.cache
+def places(
+    n_choices: int, kinds: tuple[PartKind, ...], least: int, most: int
+) -> st.SearchStrategy[list[tuple[int, PartKind]]]:
+    """The choice and the kind of each part of a stream."""
+    one = st.tuples(st.integers(0, n_choices - 1), st.sampled_from(kinds))
+    return st.lists(one, min_size=least, max_size=most)
+
+
 def _pieces(draw: st.DrawFn, text: str) -> list[str]:
     """The text in up to four pieces, none empty."""
-    cuts = sorted(draw(st.sets(st.integers(1, len(text) - 1), max_size=3))) if len(text) > 1 else []
+    cuts = sorted(draw(few_cuts(len(text) - 1))) if len(text) > 1 else []
     edges = [0, *cuts, len(text)]
     return [text[a:b] for a, b in itertools.pairwise(edges)] if text else []
 
@@ -135,9 +160,9 @@ def _body(draw: st.DrawFn, part: int, kind: PartKind, choice: int, signed: bool)
                 PartEnd(part),
             ]
         case PartKind.REASONING:
-            redacted = signed and draw(st.booleans())
+            redacted = signed and draw(flags)
             inside: list[Event] = [] if redacted else [ReasoningDelta(part, t) for t in _pieces(draw, draw(texts))]
-            if redacted or (signed and draw(st.booleans())):
+            if redacted or (signed and draw(flags)):
                 inside.append(Signature(part, draw(base64s)))
             return [PartStart(part, kind, choice, redacted=redacted), *inside, PartEnd(part)]
         case PartKind.TOOL:
@@ -153,8 +178,7 @@ def _interleave(draw: st.DrawFn, bodies: list[list[Event]]) -> list[Event]:
     waiting = [list(b) for b in bodies]
     opened = 0
     while any(waiting):
-        ready = [i for i, b in enumerate(waiting) if b and i <= opened]
-        at = draw(st.sampled_from(ready))
+        at = draw(one_of(tuple(i for i, b in enumerate(waiting) if b and i <= opened)))
         opened += at == opened
         woven.append(waiting[at].pop(0))
     return woven
@@ -162,7 +186,7 @@ def _interleave(draw: st.DrawFn, bodies: list[list[Event]]) -> list[Event]:
 
 def _reason(draw: st.DrawFn, called: bool) -> Reason:
     """The truth about the end: TOOL_CALLS exactly when there are calls, as encoders derive it (F24)."""
-    return Reason.TOOL_CALLS if called else draw(st.sampled_from((Reason.STOP, Reason.LENGTH, Reason.CONTENT_FILTER)))
+    return Reason.TOOL_CALLS if called else draw(one_of((Reason.STOP, Reason.LENGTH, Reason.CONTENT_FILTER)))
 
 
 @st.composite
@@ -184,24 +208,17 @@ def event_streams(
     kinds: which parts may occur.  signed: reasoning may carry signatures or be redacted.  interleave: parts may
     overlap.  noise: Warn and Unknown may occur.  end: "finish", "error" (anywhere, parts may be open) or "open" (cut).
     """
-    spots = draw(
-        st.lists(
-            st.tuples(st.integers(0, n_choices - 1), st.sampled_from(list(kinds))),
-            min_size=min_parts,
-            max_size=max_parts,
-        )
-    )
+    spots = draw(places(n_choices, tuple(kinds), min_parts, max_parts))
     bodies = [_body(draw, part, kind, choice, signed) for part, (choice, kind) in enumerate(spots)]
-    middle = _interleave(draw, bodies) if interleave and draw(st.booleans()) else [e for b in bodies for e in b]
+    middle = _interleave(draw, bodies) if interleave and draw(flags) else [e for b in bodies for e in b]
     if noise:
-        noises: list[Event] = [Warn("seed is ignored", "seed"), Unknown("ping", b"{}")]
-        for event in draw(st.lists(st.sampled_from(noises), max_size=2)):
+        for event in draw(noises):
             middle.insert(draw(st.integers(0, len(middle))), event)
     events: list[Event] = [Start("up-1", "model-x", 1_700_000_000), *middle]
     if end != "finish":
         del events[draw(st.integers(1, len(events))) :]
         return [*events, Error(draw(errors))] if end == "error" else events
-    if usage is not None and draw(st.booleans()):
+    if usage is not None and draw(flags):
         events.append(draw(usage))
     reasons = tuple(_reason(draw, (c, PartKind.TOOL) in spots) for c in range(n_choices))
     return [*events, Finish(reasons[0], None, reasons if n_choices > 1 else ())]
@@ -214,9 +231,9 @@ def _reply_part(draw: st.DrawFn, kind: PartKind, number: int, signed: bool) -> R
         case PartKind.REFUSAL:
             return Refusal(draw(texts))
         case PartKind.REASONING:
-            if signed and draw(st.booleans()):
+            if signed and draw(flags):
                 return Reasoning("", draw(base64s), redacted=True)
-            return Reasoning(draw(texts), draw(st.none() | base64s) if signed else None)
+            return Reasoning(draw(texts), draw(perhaps_base64s) if signed else None)
         case PartKind.TOOL:
             return ToolCall(_tool_id(draw, number), draw(words), draw(arguments))
         case PartKind.IMAGE:
@@ -237,17 +254,16 @@ def replies(
     """A whole answer."""
     choices = []
     for index in range(n_choices):
-        drawn = draw(st.lists(st.sampled_from(list(kinds)), min_size=1, max_size=3))
+        drawn = draw(some_kinds(tuple(kinds)))
         parts = tuple(_reply_part(draw, kind, index * 10 + i, signed) for i, kind in enumerate(drawn))
         choices.append(Choice(parts, _reason(draw, PartKind.TOOL in drawn)))
-    return Reply(
-        choices=tuple(choices), usage=draw(st.none() | usage), id="up-1", model="model-x", created=1_700_000_000
-    )
+    return Reply(choices=tuple(choices), usage=draw(or_none(usage)), id="up-1", model="model-x", created=1_700_000_000)
 
 
 spoken = texts.map(lambda text: f"a{text}z")
 
 
+@functools.cache
 def _user_parts(images: bool) -> st.SearchStrategy[tuple[Part, ...]]:
     """One or two texts, which are never blank, and perhaps an image after them."""
     some: st.SearchStrategy[list[Part]] = st.lists(st.builds(Text, spoken), min_size=1, max_size=2)
@@ -256,9 +272,10 @@ def _user_parts(images: bool) -> st.SearchStrategy[tuple[Part, ...]]:
     return (with_image if images else some).map(tuple)
 
 
+few_words = st.lists(words, max_size=2, unique=True)
 schemas = st.builds(
     lambda names: {"type": "object", "properties": {n: {"type": "string"} for n in names}, "required": list(names)},
-    st.lists(words, max_size=2, unique=True),
+    few_words,
 )
 tools = st.lists(
     st.builds(Tool, name=words, description=st.none() | texts, parameters=schemas),
@@ -267,10 +284,15 @@ tools = st.lists(
 ).map(tuple)
 
 
+perhaps_quarters = st.none() | st.sampled_from((0.0, 0.25, 0.5, 1.0))
+perhaps_system: st.SearchStrategy[tuple[Text, ...]] = st.just(()) | st.builds(lambda text: (Text(text),), spoken)
+perhaps_auto = st.none() | st.just(ToolChoice(Choose.AUTO))
+
+
 def _call_turn(draw: st.DrawFn, turn: int) -> list[Message]:
     """A user's question, the calls the model made, and their results, paired by id."""
     calls = tuple(ToolCall(f"call_{turn}_{i}", draw(words), draw(arguments)) for i in range(draw(st.integers(1, 2))))
-    said: tuple[Part, ...] = (Text(draw(spoken)),) if draw(st.booleans()) else ()
+    said: tuple[Part, ...] = (Text(draw(spoken)),) if draw(flags) else ()
     results = [Message(Role.TOOL, (ToolResult(c.id, (Text(draw(spoken)),), name=None),)) for c in calls]
     return [Message(Role.USER, (Text(draw(spoken)),)), Message(Role.ASSISTANT, (*said, *calls)), *results]
 
@@ -285,7 +307,7 @@ def requests(
     """
     talk: list[Message] = []
     for turn in range(draw(st.integers(0, 2))):
-        if with_tools and draw(st.booleans()):
+        if with_tools and draw(flags):
             talk += _call_turn(draw, turn)
             talk.append(Message(Role.ASSISTANT, (Text(draw(spoken)),)))
         else:
@@ -293,16 +315,16 @@ def requests(
             talk.append(Message(Role.ASSISTANT, (Text(draw(spoken)),)))
     talk.append(Message(Role.USER, draw(_user_parts(images))))
     offered = draw(tools) if with_tools else ()
-    values: dict[str, Any] = {name: draw(st.none() | st.sampled_from((0.0, 0.25, 0.5, 1.0))) for name in sampling}
+    values: dict[str, Any] = {name: draw(perhaps_quarters) for name in sampling}
     return Request(
         model="model-x",
         messages=tuple(talk),
-        system=draw(st.just(()) | st.builds(lambda t: (Text(t),), spoken)),
-        stream=draw(st.booleans()),
+        system=draw(perhaps_system),
+        stream=draw(flags),
         max_tokens=draw(st.integers(1, 4096)),
-        stop=tuple(draw(st.lists(words, max_size=2, unique=True))),
+        stop=tuple(draw(few_words)),
         tools=offered,
-        tool_choice=draw(st.none() | st.just(ToolChoice(Choose.AUTO))) if offered else None,
+        tool_choice=draw(perhaps_auto) if offered else None,
         sampling=Sampling(**values),
     )
 
