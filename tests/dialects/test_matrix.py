@@ -250,7 +250,7 @@ def converted(client: str, document: Reply) -> list[Event]:
 class TestAnswers:
     @upstreams
     @pytest.mark.fault("F7", "F19", "F23", "F24", "F26")
-    @pytest.mark.parametrize("case", ANSWERS)
+    @in_turn("case", ANSWERS)
     def test_every_client_hears_what_the_upstream_said(self, upstream: str, case: str) -> None:
         events: list[Event] = [Start("u", "up-model", 7), *ANSWERS[case]]
         compared: set[tuple[str, tuple[Event, ...]]] = set()

@@ -9,7 +9,6 @@ names a field.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import product
 from typing import Any, Final
 
 import msgspec
@@ -44,8 +43,6 @@ from tests.dialects.forms import FORMS, Form, dialect_of, parsed, parsed_embed, 
 from tests.goldens.cases import PIXEL, QUESTION, QUESTIONS, SCHEMA
 from tests.in_turn import in_turn
 
-PAIRS: Final = list(product(FORMS, FORMS))
-pairs = pytest.mark.parametrize(("client", "upstream"), PAIRS, ids=[f"{c}-over-{u}" for c, u in PAIRS])
 WEATHER: Final = Tool("weather", "Today's weather", SCHEMA)
 TIME: Final = Tool("time")
 CALLED: Final = Message(
@@ -199,7 +196,8 @@ def _both(request: Request, seen: Request, name: str) -> tuple[Any, Any]:
     return said if None not in said else (None, None)
 
 
-@pairs
+@pytest.mark.parametrize("client", FORMS)
+@in_turn("upstream", FORMS)
 def test_the_upstream_is_asked_what_the_client_wants(client: str, upstream: str) -> None:
     wrong = {
         case: said
