@@ -64,7 +64,11 @@ def test_a_pipe_is_a_question_and_only_the_answer_is_on_stdout(server: Running) 
 
 @pytest.mark.parametrize(
     ("model", "code", "words"),
-    [("nosuch", 5, "model 'nosuch' not found"), ("scripted-error", 1, "fails after 5 tokens")],
+    [
+        ("nosuch", 5, "model 'nosuch' not found"),
+        ("smollm2:135m", 5, "model 'smollm2:135m' not found; to get it: rivermouth pull smollm2:135m"),
+        ("scripted-error", 1, "fails after 5 tokens"),
+    ],
 )
 def test_a_failure_is_a_sentence_and_a_code(cli: Cli, server: Running, model: str, code: int, words: str) -> None:
     ran = cli("chat", model, "Hi", "--url", server.url)

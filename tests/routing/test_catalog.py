@@ -112,6 +112,36 @@ async def test_an_unknown_name_is_a_404_with_the_near_names() -> None:
     assert "; there are: writer, " in caught.value.message
 
 
+@pytest.mark.parametrize("name", ["small:1b", "small:latest", "small"])
+async def test_an_unknown_name_that_can_be_pulled_is_a_404_that_says_how(name: str) -> None:
+    local = FakeLister("local", "small:2b")
+    names = Catalog(
+        models={},
+        providers={"local": local},  # type: ignore[dict-item]
+        own=("local",),
+        pullable=frozenset({"small:1b", "small:latest"}),
+        now_s=Clock(),
+    )
+    with pytest.raises(ApiError) as caught:
+        await names.plan(name)
+    assert caught.value.message == f"model '{name}' not found; to get it: rivermouth pull {name}"
+    assert (caught.value.status, caught.value.code) == (404, "model_not_found")
+    with pytest.raises(ApiError, match=r"'small:3b' not found; near names: small:2b"):
+        await names.plan("small:3b")
+    local.names = (name if ":" in name else f"{name}:latest",)
+    assert await ids(names, name) == [f"local/{local.names[0]}"]
+
+
+async def test_a_default_that_can_be_pulled_says_how() -> None:
+    names = Catalog(
+        models={}, providers={}, own=(), default="small:1b", pullable=frozenset({"small:1b"}), now_s=Clock()
+    )
+    with pytest.raises(
+        ApiError, match=r"server\.default_model says 'small:1b', .*; to get it: rivermouth pull small:1b"
+    ):
+        await names.plan("tgi")
+
+
 async def test_a_slash_name_of_an_unknown_provider_is_looked_up_as_a_bare_name() -> None:
     names = catalog(FakeLister("router", "meta/llama"))
     assert await ids(names, "meta/llama") == ["router/meta/llama"]
