@@ -70,16 +70,21 @@ class LoopTime:
         return (least + most) / 2
 
 
+class FakeOpening:
+    """A row that is there."""
+
+    async def committed(self) -> None:
+        """There is nothing to wait for."""
+
+
 class FakeRecorder:
     """Keeps final records; a row is open at once."""
 
     def __init__(self) -> None:
         self.closed: list[CallRecord] = []
 
-    def begin(self, record: CallRecord) -> asyncio.Future[None]:
-        opened = asyncio.get_running_loop().create_future()
-        opened.set_result(None)
-        return opened
+    def begin(self, record: CallRecord) -> FakeOpening:
+        return FakeOpening()
 
     def checkpoint(self, *_: Any, **__: Any) -> None:
         """Nobody asks for it here."""

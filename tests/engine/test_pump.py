@@ -67,7 +67,7 @@ class FakeUpstream:
         raise AssertionError("the straight way closes nothing")
 
 
-def passage(client: FakeClient, checkpoint: Callable[[Checkpoint], None]) -> Passage:
+def passage(client: FakeClient, checkpoint: Callable[[Checkpoint], None], draw: float = 1.0) -> Passage:
     """The straight way of an Ollama client's call; it must be made on a loop."""
     dialect = discover()["ollama"]
     request = Request(model="m", messages=(Message(Role.USER, (Text("hi"),)),), stream=True)
@@ -94,6 +94,7 @@ def passage(client: FakeClient, checkpoint: Callable[[Checkpoint], None]) -> Pas
         deadlines=Deadlines(Limits(), 600.0, pytest.fail, None),
         request=request,
         routing_key=None,
+        draw=lambda: draw,
         checkpoint=checkpoint,
     )
     return Passage(flow)
@@ -145,6 +146,21 @@ def test_the_record_is_kept_up_to_date_however_slowly_the_client_reads(slow: boo
             way.unsent = b""
             assert len(marks) == second // int(CHECKPOINT_S)
         assert [mark.text_chars for mark in marks] == [12, 20]
+
+    jump(run())
+
+
+def test_streams_that_began_together_do_not_come_to_the_store_together() -> None:
+    async def run() -> None:
+        marks: list[Checkpoint] = []
+        early, late = passage(FakeClient(), marks.append, draw=0.25), passage(FakeClient(), marks.append, draw=0.75)
+        counts = []
+        for _ in range(9):
+            for way in (early, late):
+                way.take(Batch([TextDelta(0, "word")] if counts else WELL))
+            counts.append(len(marks))
+            await asyncio.sleep(CHECKPOINT_S / 4)
+        assert counts == [0, 1, 1, 2, 2, 3, 3, 4, 4]
 
     jump(run())
 

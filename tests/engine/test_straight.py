@@ -156,6 +156,7 @@ class Run:
             deadlines=Deadlines(Limits(), 600.0, lambda error: None, None),
             request=self.request,
             routing_key=None,
+            draw=lambda: 1.0,
             checkpoint=lambda mark: None,
         )
         pumping = asyncio.ensure_future(pump(flow))

@@ -311,6 +311,7 @@ class Engine:
                     deadlines=deadlines,
                     request=request,
                     routing_key=self._routing_key(line),
+                    draw=self._draw,
                     checkpoint=self._checkpoint,
                 )
                 await pump(flow)

@@ -35,7 +35,7 @@ _ENDS: Final = frozenset({Finish, Error})
 
 
 class Flow(msgspec.Struct, frozen=True):
-    """What the pump joins: one attempt's source, its clocks, and where its bytes go."""
+    """What the pump joins: one attempt's source, its clocks, and where its bytes go.  draw: a number in [0, 1)."""
 
     call: Call
     sink: Sink
@@ -46,6 +46,7 @@ class Flow(msgspec.Struct, frozen=True):
     deadlines: Deadlines
     request: Request
     routing_key: str | None
+    draw: Callable[[], float]
     checkpoint: Callable[[Checkpoint], None]
 
 
@@ -147,10 +148,16 @@ class Passage:
         return take
 
     def _mark(self, now: float) -> None:
-        """Keep what a kill can make the record forget small."""
+        """Keep what a kill can make the record forget small.
+
+        The first time comes at a moment of its own: a thousand streams that began together would else come together for
+        ever, and all their chunks wait for that.
+        """
         if self._checkpoint_at:
             self._flow.checkpoint(self._flow.call.ledger.checkpoint())
-        self._checkpoint_at = now + CHECKPOINT_S
+            self._checkpoint_at = now + CHECKPOINT_S
+        else:
+            self._checkpoint_at = now + CHECKPOINT_S * self._flow.draw()
 
 
 async def _send(flow: Flow, data: bytes) -> None:
