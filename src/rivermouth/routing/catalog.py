@@ -86,22 +86,22 @@ class Catalog:
             count, policies = len(configured.endpoints), () if configured.policy is None else (configured.policy,)
             numbered = enumerate(configured.endpoints, 1)
             candidates = tuple(Candidate(e, f"configured, {i} of {count}", policies) for i, e in numbered)
-            return Plan(model, candidates, configured.order, configured.weights)
+            return Plan(asked, candidates, configured.order, configured.weights)
         provider, slash, name = model.partition("/")
         if slash and name and provider in self._providers:
-            return self._single(provider, name, "asked for by provider and model")
+            return self._single(asked, provider, name, "asked for by provider and model")
         near: list[str] = []
         for own in self._own:
             known = await self._listed(own)
             near += known
             for spelling in _spellings(model):
                 if spelling in known:
-                    return self._single(own, spelling, f"a model of {own}")
+                    return self._single(asked, own, spelling, f"a model of {own}")
         others = [p for p in self._providers if p not in self._own]
         listings = await asyncio.gather(*(self._listed(p) for p in others))
         holders = [p for p, known in zip(others, listings, strict=True) if model in known]
         if len(holders) == 1:
-            return self._single(holders[0], model, "the one provider that lists it")
+            return self._single(asked, holders[0], model, "the one provider that lists it")
         raise self._unknown(asked, model, holders, near)
 
     async def models(self) -> list[ModelInfo]:
@@ -166,8 +166,8 @@ class Catalog:
         self._lists[provider] = _Listing(models, self._now_s() + fresh_s)
         return models
 
-    def _single(self, provider: str, model: str, why: str) -> Plan:
-        return Plan(model, (Candidate(self.endpoint(provider, model), why),))
+    def _single(self, asked: str, provider: str, model: str, why: str) -> Plan:
+        return Plan(asked, (Candidate(self.endpoint(provider, model), why),))
 
     def endpoint(self, provider: str, model: str) -> Endpoint:
         """What is configured of that model there: by its own name, or by the "*" of its provider."""
