@@ -9,7 +9,7 @@ import pytest
 
 from rivermouth.cli.calls import account, how, price, tokens
 from rivermouth.ir.errors import Kind
-from rivermouth.store.port import Outcome, Status
+from rivermouth.store.port import CallText, Outcome, Said, Status
 from rivermouth.store.sqlite import SqliteCallStore
 from rivermouth.wire import json
 from tests.cli.asking import Cli
@@ -108,6 +108,23 @@ def test_one_call_is_told_whole(cli: Cli, recorded: Path) -> None:
         assert words in text
     whole = json.decode(cli("calls", "show", opened(1).id, "--json").out.encode())
     assert [one["outcome"] for one in whole["attempts"]] == ["failed", "completed"]
+
+
+def test_it_is_said_whether_a_calls_text_is_kept(cli: Cli, recorded: Path) -> None:
+    secret = CallText(opened(1).id, 1, (Said("user", "what is a river"),), "water that goes")
+    store = SqliteCallStore.open(recorded / "rivermouth.db")
+    store.write((), (), (), (secret,))
+    store.dispose()
+    for number, line, kept in (
+        (1, "text         21 characters in 7 pieces, kept\n", True),
+        (2, "text         21 characters in 7 pieces, not kept\n", False),
+        (4, "text         0 characters in 0 pieces\n", None),  # it runs: nobody knows yet
+    ):
+        told = cli("calls", "show", opened(number).id).out
+        assert line in told
+        whole = json.decode(cli("calls", "show", opened(number).id, "--json").out.encode())
+        assert whole["text_kept"] is kept
+        assert "river" not in told + str(whole)
 
 
 def test_the_options_of_the_group_hold_for_show(cli: Cli, recorded: Path, tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 import typer
 
-from rivermouth.cli.chat import asked, chosen
+from rivermouth.cli.chat import PIPED_TOKENS, asked, chosen, is_local
+from rivermouth.cli.client import Client
 from rivermouth.config import Config, ServerConfig
 from rivermouth.ir.reply import ModelInfo
 from rivermouth.local.registry import Registry
@@ -19,7 +20,7 @@ from tests.cli.test_client import DONE, chunk
 from tests.fakes import SSE, FakeUpstream
 from tests.local.asking import install
 from tests.running import Running
-from tests.tiny_gguf import TEXT
+from tests.tiny_gguf import SCRIPT, TEXT
 
 
 class Keyboard(io.StringIO):
@@ -64,7 +65,11 @@ def test_a_pipe_is_a_question_and_only_the_answer_is_on_stdout(server: Running) 
 
 @pytest.mark.parametrize(
     ("model", "code", "words"),
-    [("nosuch", 5, "model 'nosuch' not found"), ("scripted-error", 1, "fails after 5 tokens")],
+    [
+        ("nosuch", 5, "model 'nosuch' not found"),
+        ("smollm2:135m", 5, "model 'smollm2:135m' not found; to get it: rivermouth pull smollm2:135m"),
+        ("scripted-error", 1, "fails after 5 tokens"),
+    ],
 )
 def test_a_failure_is_a_sentence_and_a_code(cli: Cli, server: Running, model: str, code: int, words: str) -> None:
     ran = cli("chat", model, "Hi", "--url", server.url)
@@ -78,6 +83,57 @@ def test_a_server_that_is_named_needs_no_configuration_of_its_own(cli: Cli, serv
     assert cli("chat", "-p", "Hi", "--url", server.url, "--api-key", "k") == (0, TEXT + "\n", "")
     assert cli("ps", "--url", server.url, "--api-key", "k").code == 0
     assert cli("chat", "-p", "Hi").code == 3
+
+
+def test_the_longest_answer_can_be_said(cli: Cli, server: Running) -> None:
+    ran = cli("chat", "tiny", "-p", "Hi", "--max-tokens", "2", "--url", server.url)
+    assert (ran.code, ran.out) == (0, "".join(SCRIPT[:2]) + "\n")
+    assert "the token limit is reached" in ran.err
+    assert "--max-tokens" not in ran.err
+    assert cli("chat", "tiny", "-p", "Hi", "--max-tokens", "0", "--url", server.url).code == 2
+
+
+@pytest.mark.parametrize(
+    ("model", "local"), [("tiny", True), ("tiny:latest", True), ("scripted", False), ("no/x", False)]
+)
+def test_a_local_model_is_told_from_others(server: Running, model: str, local: bool) -> None:
+    assert is_local(Client(server.url), model) is local
+
+
+def test_where_nobody_can_say_it_no_model_is_local(silent: Path) -> None:
+    port = silent.read_text(encoding="utf-8").split()[-1]
+    assert is_local(Client(f"http://127.0.0.1:{port}"), "m") is False
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("owner", "prompt", "stdin", "limit"),
+    [
+        ("local", (), "Hi", PIPED_TOKENS),
+        ("local", ("-p", "Say of this"), "Hi", PIPED_TOKENS),
+        ("lab", (), "Hi", None),
+        (None, ("--max-tokens", "7"), "Hi", 7),
+    ],
+)
+async def test_what_a_local_model_answers_to_a_pipe_is_bounded(
+    owner: str | None, prompt: tuple[str, ...], stdin: str, limit: int | None
+) -> None:
+    """Nobody may be there to stop a small model that never comes to its end; and what it left out is said."""
+    async with FakeUpstream() as upstream:
+        ended = asyncio.create_task(asyncio.to_thread(run, "chat", "m", *prompt, "--url", upstream.url, stdin=stdin))
+        if owner is not None:
+            about = await upstream.asked()
+            assert (about.method, about.path) == ("GET", "/v1/models/m")
+            model = {"id": "m", "object": "model", "created": 1, "owned_by": owner}
+            await about.answer(200, "application/json", json.encode(model))
+        one = await upstream.asked()
+        assert json.decode(one.body).get("max_tokens", json.decode(one.body).get("max_completion_tokens")) == limit
+        await one.head(200, SSE)
+        await one.end(chunk(role="assistant", content="On and on") + chunk("length") + DONE)
+        ran = await ended
+    assert (ran.code, ran.out) == (0, "On and on\n")
+    assert "the token limit is reached" in ran.err
+    assert ("--max-tokens N" in ran.err) is (limit == PIPED_TOKENS)
 
 
 def test_without_any_server_one_is_started_in_the_process(

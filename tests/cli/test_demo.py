@@ -8,38 +8,54 @@ from pathlib import Path
 from typing import Any
 
 import anthropic
+import huggingface_hub
 import ollama
 import openai
 import pytest
 
 from rivermouth.cli import demo
-from rivermouth.cli.demo import FALLEN_BACK, HONEST, MODEL, timing, ways
+from rivermouth.cli.demo import FALLEN_BACK, HONEST, MODEL, shown, timing, ways
 from rivermouth.cli.term import own_name
+from rivermouth.config import Config, ServerConfig
 from rivermouth.local.registry import Registry
 from tests.cli.asking import on_terminal, run
 from tests.local.asking import install
+from tests.promises import DOCS
 from tests.running import Running
+from tests.test_docs import fenced
 from tests.tiny_gguf import TEXT
 
 
+def no_model_named(url: str) -> None:
+    """The example of a page whose SDK names no model, as it stands there."""
+    page = (DOCS / "dialects" / "tgi.md").read_text(encoding="utf-8")
+    (code,) = [code for code in fenced(page, "python") if "text_generation" in code]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("huggingface_hub.constants.HF_HUB_DISABLE_TELEMETRY", True)
+        exec(compile(code.replace("http://127.0.0.1:8080", url), "example", "exec"), {})
+    huggingface_hub.close_session()
+
+
 def test_the_model_answers_over_http_and_the_server_goes_on_until_ctrl_c(
-    data_dir: Path, tiny_file: Path, silent: Path
+    data_dir: Path, tiny_file: Path, silent: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     port = silent.read_text(encoding="utf-8").split()[-1]
     install(Registry(data_dir / "models"), MODEL, tiny_file)
     with on_terminal("demo", "--data-dir", data_dir, "--port", port) as terminal:
         terminal.expect("Ctrl-C stops the server.")
+        found = re.search(r"answers on (http://127\.0\.0\.1:\d+)", terminal.shown)
+        assert found is not None
+        no_model_named(found[1])
+        assert capsys.readouterr().out == TEXT
         terminal.press("\x03")
         assert terminal.code() == 0
-        shown = terminal.shown.replace("\r\n", "\n")
-    found = re.search(r"answers on (http://127\.0\.0\.1:\d+)", shown)
-    assert found is not None
-    assert TEXT in shown
-    assert "scripted" not in shown.lower()
-    assert "\n".join(HONEST) in shown
-    assert f"openai     {found[1]}/v1\n" in shown
-    assert f"anthropic  {found[1]}\n" in shown
-    assert f"ollama     {found[1]}\n" in shown
+        said = terminal.shown.replace("\r\n", "\n")
+    assert TEXT in said
+    assert "scripted" not in said.lower()
+    assert "\n".join(HONEST) in said
+    assert f"openai     {found[1]}/v1\n" in said
+    assert f"anthropic  {found[1]}\n" in said
+    assert f"ollama     {found[1]}\n" in said
     assert (data_dir / "server.url").exists() is False
 
 
@@ -60,6 +76,11 @@ def test_without_the_engine_nothing_is_pulled(data_dir: Path, monkeypatch: pytes
     why = demo.unavailable(Registry(data_dir / "models"))
     assert why is not None
     assert "pip install 'rivermouth[openvino]'" in why
+
+
+def test_a_default_that_is_configured_stays() -> None:
+    assert shown(Config(), MODEL).default_model == MODEL
+    assert shown(Config(server=ServerConfig(default_model="mine")), MODEL).default_model == "mine"
 
 
 def test_the_lines_say_when_a_model_is_scripted() -> None:

@@ -437,8 +437,6 @@ class TestRelay:
     @given(data=st.data())
     def test_frames_pass_byte_for_byte_but_for_the_model(self, name: str, data: st.DataObject) -> None:
         dialect, can = dialect_of(name)
-        if dialect.relay is None:
-            pytest.skip("no relay")
         stream = encoded(dialect, drawn(data, can), model="up-model-7")
         assert relayed(dialect, stream) == stream.replace(b'"up-model-7"', b'"asked-model"')
 
@@ -446,8 +444,6 @@ class TestRelay:
     @given(data=st.data())
     def test_a_relayed_error_is_told_once(self, name: str, data: st.DataObject) -> None:
         dialect, can = dialect_of(name)
-        if dialect.relay is None:
-            pytest.skip("no relay")
         stream = encoded(dialect, drawn(data, can, end="error"), model="up-model-7")
         only_error(decoded(dialect, relayed(dialect, stream)))
 
@@ -456,8 +452,7 @@ class TestRelay:
     @given(data=st.data())
     def test_a_relay_that_is_told_of_a_cut_says_so_once(self, name: str, data: st.DataObject) -> None:
         dialect, can = dialect_of(name)
-        if dialect.relay is None:
-            pytest.skip("no relay")
+        assert dialect.relay is not None
         decoder, relay = dialect.decoder(asked()), dialect.relay(answer(dialect))
         frames = dialect.reader().feed(encoded(dialect, drawn(data, can)))
         cut = data.draw(st.integers(0, len(frames) - 1))
@@ -469,8 +464,7 @@ class TestRelay:
     @pytest.mark.fault("F10", "F13")
     def test_a_relayed_call_that_is_cut_is_not_said_to_be_whole(self, name: str) -> None:
         dialect, _ = dialect_of(name)
-        if dialect.relay is None:
-            pytest.skip("no relay")
+        assert dialect.relay is not None
         frames = dialect.reader().feed(encoded(dialect, TOOLS))
         for cut in range(len(frames)):
             decoder, relay = dialect.decoder(asked()), dialect.relay(answer(dialect))
@@ -485,8 +479,7 @@ class TestRelay:
 
     def test_a_relayed_reply_keeps_what_we_do_not_model(self, name: str) -> None:
         dialect, _ = dialect_of(name)
-        if dialect.relay_reply is None:
-            pytest.skip("no relay")
+        assert dialect.relay_reply is not None
         body = reference.loads(dialect.encode_reply(fold(TOOLS), answer(dialect, model="up-model-7")))
         body["x_unknown"] = {"deep": [1.5, None]}
         passed = reference.loads(dialect.relay_reply(reference.dumps(body).encode(), answer(dialect)))
@@ -553,7 +546,8 @@ class TestContract:
         assert any(r.operation is Operation.GENERATE and r.streams for r in dialect.routes)
         assert dialect.keys
         assert "k-1" in "".join(dialect.auth("k-1").values())
-        assert (dialect.relay is None) is (dialect.relay_reply is None)
+        assert dialect.relay is not None
+        assert dialect.relay_reply is not None
 
     def test_readers_are_bounded(self, name: str) -> None:
         dialect, _ = dialect_of(name)

@@ -25,7 +25,7 @@ HELD: Final = 8
 """Generators that hold their threads at the same time."""
 CALLS: Final = 200
 AT_ONCE: Final = 20
-LAG_S: Final = 0.25
+LAG_S: Final = 1.0
 """What the loop may be late at most; a loop that waited for one of the generators would be late for as long as it is
 held.  Measured on a machine that does nothing else it is a few milliseconds: the bound is for one that is busy."""
 

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import weakref
+
 import pytest
 from hypothesis import given
 
 from rivermouth.ir.errors import ApiError, Kind
 from rivermouth.ir.events import (
     ArgsDelta,
+    Error,
     Event,
+    Finish,
     MediaDelta,
     PartEnd,
     PartKind,
     PartStart,
+    Reason,
     ReasoningDelta,
     Signature,
     TextDelta,
 )
-from rivermouth.ir.lanes import Lanes, Said, said_chars
+from rivermouth.ir.lanes import Delta, Ending, Lanes, OneAtATime, Said, said_chars
 from tests.cost import assert_linear
 from tests.strategies import event_streams
 
@@ -105,3 +110,95 @@ def test_many_parts_that_wait_cost_what_they_are() -> None:
         return lambda: in_turn([*starts, *said], cap_chars=count)
 
     assert_linear(prepare, 500)  # type: ignore[arg-type]
+
+
+class Wire(OneAtATime):
+    """Turns as they are taken, each as text: who, what it said, and how it ended."""
+
+    def __init__(self, cap_chars: int = 1000) -> None:
+        super().__init__(cap_chars)
+        self.turns: list[str] = []
+
+    def _take(self, start: PartStart, out: list[bytes]) -> None:
+        assert not self.turns or self.turns[-1].endswith(".")
+        self.turns.append(f"{start.part}:")
+
+    def _write(self, event: Delta, out: list[bytes]) -> None:
+        assert isinstance(event, TextDelta)
+        self.turns[-1] += event.text
+
+    def _release(self, ending: Ending, out: list[bytes]) -> None:
+        self.turns[-1] += f" {ending.value}."
+
+    def feed(self, events: list[Event]) -> list[str]:
+        for event in events:
+            match event:
+                case PartStart():
+                    self.part_start(event, [])
+                case TextDelta():
+                    self.part_delta(event, [])
+                case PartEnd():
+                    self.part_end(event, [])
+                case Finish():
+                    self._drain(Ending.OPEN, [])
+                case Error():
+                    self._drain(Ending.CUT, [])
+        return self.turns
+
+
+def three(*events: Event) -> list[Event]:
+    """Three parts that are open at once, and what comes then."""
+    return [*(PartStart(part, PartKind.TEXT) for part in range(3)), *events]
+
+
+WORDS: tuple[Event, ...] = (TextDelta(2, "c"), TextDelta(0, "a"), TextDelta(1, "b"), TextDelta(0, "A"))
+
+
+@pytest.mark.fault("F26")
+@pytest.mark.parametrize(
+    ("then", "turns"),
+    [
+        ((), ["0:aA"]),
+        ((PartEnd(1),), ["0:aA"]),
+        ((PartEnd(0),), ["0:aA whole.", "1:b"]),
+        ((PartEnd(1), PartEnd(0)), ["0:aA whole.", "1:b whole.", "2:c"]),
+        ((PartEnd(2), PartEnd(0), TextDelta(1, "B"), PartEnd(1)), ["0:aA whole.", "1:bB whole.", "2:c whole."]),
+        ((PartEnd(0), PartEnd(0), TextDelta(0, "x")), ["0:aA whole.", "1:b"]),
+        ((PartEnd(1), Finish(Reason.STOP)), ["0:aA open.", "1:b whole.", "2:c open."]),
+        ((PartEnd(0), Error(ApiError(Kind.UPSTREAM, "x"))), ["0:aA whole.", "1:b cut.", "2:c cut."]),
+        ((PartEnd(0), PartEnd(1), PartEnd(2), Finish(Reason.STOP)), ["0:aA whole.", "1:b whole.", "2:c whole."]),
+    ],
+)
+def test_turns_come_in_the_order_of_opening_and_end_as_the_parts_did(then: tuple[Event, ...], turns: list[str]) -> None:
+    assert Wire().feed(three(*WORDS, *then)) == turns
+
+
+def test_a_part_of_another_choice_gets_no_turn() -> None:
+    first, other = PartStart(0, PartKind.TEXT), PartStart(1, PartKind.TEXT, choice=1)
+    said: list[Event] = [
+        first,
+        other,
+        TextDelta(1, "x"),
+        TextDelta(0, "a"),
+        PartEnd(1),
+        PartEnd(0),
+        Finish(Reason.STOP),
+    ]
+    assert Wire().feed(said) == ["0:a whole."]
+
+
+def test_after_too_much_was_said_everything_before_it_has_its_turn() -> None:
+    wire = Wire(cap_chars=2)
+    with pytest.raises(ApiError) as caught:
+        wire.feed(three(*WORDS[:3], TextDelta(2, "!")))
+    assert caught.value.kind is Kind.UPSTREAM
+    assert wire.feed([Error(caught.value)]) == ["0:a cut.", "1:b cut.", "2:c cut."]
+
+
+def test_an_encoder_is_gone_when_it_is_left() -> None:
+    """No cycle: what a call held is not left to the collector."""
+    wire = Wire()
+    wire.feed(three(*WORDS))
+    left = weakref.ref(wire)
+    del wire
+    assert left() is None

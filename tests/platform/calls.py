@@ -10,7 +10,7 @@ import msgspec
 from rivermouth.config import Price
 from rivermouth.dialects.openai_chat import DIALECT
 from rivermouth.engine.call import Call
-from rivermouth.engine.gate import Reservation
+from rivermouth.engine.reservation import Reservation
 from rivermouth.ir.events import Usage
 from rivermouth.ir.request import Message, Request, Role, Text
 from rivermouth.platform.gate import PlatformGate

@@ -12,7 +12,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 
 from rivermouth.config import Budget, RateLimits
 from rivermouth.engine.call import Call
-from rivermouth.engine.gate import Reservation
+from rivermouth.engine.reservation import Reservation
 from rivermouth.ir.errors import ApiError
 from rivermouth.platform.periods import Period, period_at
 from rivermouth.platform.terms import Subject, Terms

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 import pytest
 
 from rivermouth.ir.errors import ApiError, Kind
 from rivermouth.ir.reply import ModelInfo
 from rivermouth.routing.catalog import LIST_FRESH_S, LIST_RETRY_S, Catalog, Entry
-from rivermouth.routing.endpoint import Endpoint
+from rivermouth.routing.endpoint import Endpoint, Policy
+from rivermouth.routing.explain import explained
+from rivermouth.routing.policy import Needs, Refused, select
 
 pytestmark = pytest.mark.anyio
 
@@ -112,9 +115,80 @@ async def test_an_unknown_name_is_a_404_with_the_near_names() -> None:
     assert "; there are: writer, " in caught.value.message
 
 
+@pytest.mark.parametrize("name", ["small:1b", "small:latest", "small"])
+async def test_an_unknown_name_that_can_be_pulled_is_a_404_that_says_how(name: str) -> None:
+    local = FakeLister("local", "small:2b")
+    names = Catalog(
+        models={},
+        providers={"local": local},  # type: ignore[dict-item]
+        own=("local",),
+        pullable=frozenset({"small:1b", "small:latest"}),
+        now_s=Clock(),
+    )
+    with pytest.raises(ApiError) as caught:
+        await names.plan(name)
+    assert caught.value.message == f"model '{name}' not found; to get it: rivermouth pull {name}"
+    assert (caught.value.status, caught.value.code) == (404, "model_not_found")
+    with pytest.raises(ApiError, match=r"'small:3b' not found; near names: small:2b"):
+        await names.plan("small:3b")
+    local.names = (name if ":" in name else f"{name}:latest",)
+    assert await ids(names, name) == [f"local/{local.names[0]}"]
+
+
+async def test_a_default_that_can_be_pulled_says_how() -> None:
+    names = Catalog(
+        models={}, providers={}, own=(), default="small:1b", pullable=frozenset({"small:1b"}), now_s=Clock()
+    )
+    with pytest.raises(
+        ApiError, match=r"server\.default_model says 'small:1b', .*; to get it: rivermouth pull small:1b"
+    ):
+        await names.plan("tgi")
+
+
 async def test_a_slash_name_of_an_unknown_provider_is_looked_up_as_a_bare_name() -> None:
     names = catalog(FakeLister("router", "meta/llama"))
     assert await ids(names, "meta/llama") == ["router/meta/llama"]
+
+
+NOWHERE = Policy(id="nowhere", regions=())
+WRITERS = "lab-eu: policy nowhere: its region is eu-west, not any that is allowed; b/y: policy nowhere: "
+
+
+@pytest.mark.parametrize(
+    ("asked", "candidates"),
+    [
+        ("writer", WRITERS),
+        ("lab/x", "lab/x: policy nowhere: "),
+        ("m", "local/m:latest: policy nowhere: "),
+        ("x", "lab/x: policy nowhere: "),
+        ("tgi", WRITERS),
+    ],
+)
+async def test_who_refuses_calls_the_model_what_the_client_called_it(asked: str, candidates: str) -> None:
+    """What the endpoints call it stands with them, and what a key may ask for is matched with what it does ask for."""
+    local, lab = FakeLister("local", "m:latest"), FakeLister("lab", "x")
+    entry = Entry(endpoints=(LAB_EU, Endpoint(id="b/y", provider="b", model="y")))
+    names = Catalog(
+        models={"writer": entry},
+        providers={"local": local, "lab": lab},  # type: ignore[dict-item]
+        own=("local",),
+        default="writer",
+        now_s=Clock(),
+    )
+    plan = await names.plan(asked)
+    decide = partial(select, plan, (NOWHERE,), needs=Needs, busy={}, draw=lambda: 0.5)
+    with pytest.raises(Refused) as refused:
+        decide()
+    assert refused.value.message.startswith(f"no endpoint for '{asked}' is allowed: {candidates}")
+    told = explained(plan, (NOWHERE,), (), decide, (asked,))
+    assert (told.model, told.code) == (asked, "policy_refused")
+
+
+async def test_a_plan_that_is_made_again_by_its_name_is_the_same() -> None:
+    names = catalog(FakeLister("local", "x:latest"), FakeLister("lab", "x"))
+    for asked in ("lab/x", "x", "x:latest", "writer", "odd/name"):
+        plan = await names.plan(asked)
+        assert await names.plan(plan.model) == plan
 
 
 async def test_lists_are_fetched_once_kept_a_while_and_survive_a_failure() -> None:

@@ -69,6 +69,14 @@ def chat(
     question: Annotated[str | None, typer.Argument(help="Ask this, print the answer, and end.")] = None,
     prompt: Annotated[str | None, typer.Option("-p", "--prompt", help="The same, as an option.")] = None,
     system: Annotated[str | None, typer.Option("--system", help="Instructions for the model.")] = None,
+    max_tokens: Annotated[
+        int | None,
+        typer.Option(
+            "--max-tokens",
+            min=1,
+            help="The longest answer; default: the model's end, or 2048 where a local model answers a pipe.",
+        ),
+    ] = None,
     url: Url = None,
     api_key: Key = None,
     config: Config = None,
@@ -83,6 +91,7 @@ def chat(
         model=model,
         prompt=prompt if prompt is not None else question,
         system=system,
+        max_tokens=max_tokens,
         url=url,
         key=api_key,
         config_file=config,

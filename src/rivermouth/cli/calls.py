@@ -8,11 +8,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+import msgspec
 import typer
 
 from rivermouth.cli.places import configured, data_of
 from rivermouth.cli.term import Exit, emit, fail, one_line, say, show, table
 from rivermouth.cli.words import UNKNOWN, count, duration, moment, some
+from rivermouth.store.datadir import DataDir
 from rivermouth.store.port import AttemptRecord, CallFilter, CallRecord, CallStore, Status, StoreError, UsageRow
 from rivermouth.store.sqlite import SqliteCallStore
 
@@ -79,10 +81,11 @@ def shown(call_id: str, *, data_dir: Path | None, config_file: Path | None, as_j
     if not found:
         fail(f"there is no call {call_id!r} in the records", Exit.NOT_FOUND)
     (call,) = found
+    kept = text_kept(data_of(data_dir, config_file), call)
     if as_json:
-        emit(call)
+        emit({**msgspec.structs.asdict(call), "text_kept": kept})
     else:
-        show("\n".join(one_line(line) for line in account(call)))
+        show("\n".join(one_line(line) for line in account(call, kept)))
 
 
 def purge(*, data_dir: Path | None, config_file: Path | None, as_json: bool) -> None:
@@ -118,8 +121,22 @@ def named(store: CallStore, call_id: str) -> list[CallRecord]:
     return [call for call in store.list(PREFIX_CALLS) if call_id and call.id.startswith(call_id)]
 
 
-def account(call: CallRecord) -> list[str]:
+def text_kept(data: DataDir, call: CallRecord) -> bool | None:
+    """What was said is beside the record; None while the call runs, when nobody can know.  Raises `StoreError`."""
+    from rivermouth.store.sqlite_archive import SqliteCallArchive
+
+    if call.status is Status.OPEN:
+        return None
+    archive = SqliteCallArchive.reader(data.database)
+    try:
+        return archive.text(call.id) is not None
+    finally:
+        archive.dispose()
+
+
+def account(call: CallRecord, text_kept: bool | None = None) -> list[str]:
     """A call's record as lines for a person."""
+    kept = {True: ", kept", False: ", not kept", None: ""}[text_kept]
     facts = {
         "call": call.id,
         "client's id": call.client_request_id or "",
@@ -134,7 +151,7 @@ def account(call: CallRecord) -> list[str]:
         ),
         "finish": call.finish_reason or "",
         "tokens": tokens(call),
-        "text": f"{call.text_chars} characters in {call.chunks} pieces",
+        "text": f"{call.text_chars} characters in {call.chunks} pieces{kept}",
         "first token": duration(call.first_token_ns),
         "ended after": duration(call.ended_ns),
         "price": price(call.price_amount, call.price_currency),

@@ -1,6 +1,7 @@
 """`rivermouth chat`: a talk in the terminal, or one question and its answer.
 
 The answer goes to stdout, all else to stderr, so the file of `rivermouth chat -p ... > file` holds the answer alone.
+Behind a pipe nobody may be looking, and a small model may never come to an end: there, a local model has a limit.
 Ctrl-C during an answer stops it, and what was said stays in the history; at the prompt it ends the talk.
 """
 
@@ -32,7 +33,9 @@ from rivermouth.store.datadir import DataDir
 
 PROMPT: Final = ">>> "
 TICK_S: Final = 0.2
+PIPED_TOKENS: Final = 2048
 QUITS: Final = frozenset({"/bye", "/quit", "/exit"})
+MORE: Final = f"A piped question gets {PIPED_TOKENS} tokens of a local model; --max-tokens N gives it others."
 NOTES: Final = {
     Reason.LENGTH: "(cut: the token limit is reached)",
     Reason.CONTENT_FILTER: "(stopped by a content filter)",
@@ -44,6 +47,7 @@ def run(
     model: str | None,
     prompt: str | None,
     system: str | None,
+    max_tokens: int | None,
     url: str | None,
     key: str | None,
     config_file: Path | None,
@@ -51,10 +55,12 @@ def run(
 ) -> None:
     """One answer when there is a prompt or a pipe, else a talk.  Raises `ApiError`, `DataDirBusy`."""
     question = asked(prompt, sys.stdin)
+    piped = question is not None and (prompt is None or _piped(sys.stdin))
     with signals_noticed(), server(url, key, config_file, data_dir, model) as (client, name):
-        talk = Talk(client, name, system)
+        bound = piped and max_tokens is None and is_local(client, name)
+        talk = Talk(client, name, system, PIPED_TOKENS if bound else max_tokens)
         if question is not None:
-            once(talk, question)
+            once(talk, question, MORE if bound else "")
         else:
             converse(talk)
 
@@ -144,12 +150,21 @@ def chosen(config: Config, models: list[ModelInfo]) -> str:
     return local
 
 
-class Talk:
-    """One model and what was said so far."""
+def is_local(client: Client, model: str) -> bool:
+    """The server's own engine answers; False where that cannot be found out.  A provider may refuse a limit."""
+    try:
+        return client.owner(model) == PROVIDER
+    except ApiError:
+        return False  # the question is about to meet the same, and says it
 
-    def __init__(self, client: Client, model: str, system: str | None = None) -> None:
+
+class Talk:
+    """One model and what was said so far.  max_tokens: of each answer."""
+
+    def __init__(self, client: Client, model: str, system: str | None = None, max_tokens: int | None = None) -> None:
         self.client = client
         self.model = model
+        self._max_tokens = max_tokens
         self._system = (Text(system),) if system else ()
         self.history: list[Message] = []
 
@@ -159,7 +174,9 @@ class Talk:
         Whatever was said before the end stays in the history; a question without any answer does not.
         """
         messages = (*self.history, Message(Role.USER, (Text(question),)))
-        request = Request(model=self.model, messages=messages, system=self._system, stream=True)
+        request = Request(
+            model=self.model, messages=messages, system=self._system, stream=True, max_tokens=self._max_tokens
+        )
         try:
             with paper, closing(self.client.stream(request)) as events:
                 for event in events:
@@ -176,6 +193,7 @@ class Paper:
     """Where an answer is written as it comes: text to stdout, reasoning dimmed to stderr."""
 
     def __init__(self) -> None:
+        self.reason: Reason | None = None
         self._said: list[str] = []
         self._raw = not sys.stdout.isatty()
         self._dim = colourful(sys.stderr)
@@ -205,9 +223,11 @@ class Paper:
                     self._thinking = True
                     self._err(DIM if self._dim else "")
                 self._err(printable(event.text))
-            case Finish() if event.reason in NOTES:
-                self._think_no_more()
-                self._err(dimmed("\n" + NOTES[event.reason], sys.stderr))
+            case Finish():
+                self.reason = event.reason
+                if event.reason in NOTES:
+                    self._think_no_more()
+                    self._err(dimmed("\n" + NOTES[event.reason], sys.stderr))
 
     def _think_no_more(self) -> None:
         if self._thinking:
@@ -223,10 +243,16 @@ class Paper:
         sys.stderr.flush()
 
 
-def once(talk: Talk, question: str) -> None:
-    """One answer.  Raises `ApiError`; exits with `Exit.INTERRUPTED` when it was stopped."""
-    if not talk.ask(question, Paper()):
+def once(talk: Talk, question: str, cut: str = "") -> None:
+    """One answer.  Raises `ApiError`; exits with `Exit.INTERRUPTED` when it was stopped.
+
+    cut: what is said where the limit of tokens has ended it.
+    """
+    paper = Paper()
+    if not talk.ask(question, paper):
         raise typer.Exit(Exit.INTERRUPTED)
+    if cut and paper.reason is Reason.LENGTH:
+        say(dimmed(cut, sys.stderr))
 
 
 def converse(talk: Talk) -> None:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from functools import partial
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from typing import Any, Final, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from rivermouth.dialects.openai_chat import DIALECT
 from rivermouth.ir.errors import ApiError, Kind, WireError
@@ -73,6 +73,17 @@ class Client:
         """What can be asked for.  Raises `ApiError`."""
         assert DIALECT.parse_models is not None
         return self._document(SURFACE + DIALECT.models_path, DIALECT.parse_models)
+
+    def owner(self, model: str) -> str | None:
+        """Who has that model; None where the server knows none of that name, or does not say.  Raises `ApiError`."""
+        try:
+            said = self.get(f"{SURFACE}{DIALECT.models_path}/{quote(model, safe='')}")
+        except ApiError as error:
+            if error.kind is not Kind.NOT_FOUND:
+                raise
+            return None
+        owner = said.get("owned_by") if isinstance(said, dict) else None
+        return owner if isinstance(owner, str) else None
 
     def stream(self, request: Request) -> Generator[Event, None, None]:
         """The events of one answer; the last is `Finish`.  Raises `ApiError` for a bad end, before it or in it."""

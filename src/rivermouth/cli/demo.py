@@ -68,9 +68,10 @@ def run(*, config_file: Path | None, host: str | None, port: int | None, data_di
         say(f"{why}\n{FALLEN_BACK}")
     sockets = [free_port(config.server.host, config.server.port)]
     real = why is None
-    show = Show(config, MODEL if real else SCRIPTED, sockets[0], once=once)
+    model = MODEL if real else SCRIPTED
+    show = Show(config, model, sockets[0], once=once)
     scripted = not real or any(scripted_asked(config))
-    until_stopped(without_drain(config), data, sockets, show.ready, scripted=scripted, warm=MODEL if real else None)
+    until_stopped(shown(config, model), data, sockets, show.ready, scripted=scripted, warm=MODEL if real else None)
     if once and not show.answered:
         raise typer.Exit(Exit.FAILED)
 
@@ -103,9 +104,15 @@ def free_port(host: str, port: int) -> socket.socket:
     return fail(f"ports {port} to {port + PORTS_TRIED - 1} are all taken", Exit.BUSY)
 
 
-def without_drain(config: Config) -> Config:
-    """Ctrl-C ends a demonstration at once."""
-    return msgspec.structs.replace(config, timeouts=msgspec.structs.replace(config.timeouts, drain_s=0.0))
+def shown(config: Config, model: str) -> Config:
+    """The same for a demonstration: Ctrl-C ends it at once, and its model answers where a client names none, unless the
+    configuration says which does.
+    """
+    return msgspec.structs.replace(
+        config,
+        server=msgspec.structs.replace(config.server, default_model=config.default_model or model),
+        timeouts=msgspec.structs.replace(config.timeouts, drain_s=0.0),
+    )
 
 
 class Show:

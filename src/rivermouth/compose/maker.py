@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from rivermouth.chat.choice import Chooser
-from rivermouth.compose.providers import provider_of
+from rivermouth.compose.providers import provider_of, pullable
 from rivermouth.compose.routes import catalog_of
 from rivermouth.compose.settings import (
     engine_settings,
@@ -47,7 +47,7 @@ class Maker:
             kept = before is not None and _same(name, before.config, config)
             providers[name] = before.providers[name] if before is not None and kept else provider_of(provider, config)
         own = tuple(self._shared)
-        catalog = catalog_of(config, providers, own=own)
+        catalog = catalog_of(config, providers, own=own, pullable=pullable(self._shared))
         if self._health is None or before is None or before.config.resilience != config.resilience:
             self._health = Health(enabled=config.resilience.cooldown)
         traces = self._observers.traces

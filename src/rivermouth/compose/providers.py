@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -62,6 +62,12 @@ def own_providers(local: LocalProvider, *, scripted: bool) -> dict[str, Provider
     return own
 
 
+def pullable(own: Mapping[str, Provider]) -> frozenset[str]:
+    """The names that can be pulled for the engine on this machine."""
+    local = own.get(LOCAL)
+    return local.puller.names if isinstance(local, LocalProvider) else frozenset()
+
+
 def provider_of(config: ProviderConfig, whole: Config) -> Provider:
     if config.python is not None:
         from rivermouth.providers.python import PythonProvider
@@ -111,7 +117,7 @@ async def catalogue(config: Config, data: DataDir, *, scripted: bool = False) ->
     own = tuple(providers)
     providers |= {name: provider_of(provider, config) for name, provider in config.providers.items()}
     try:
-        yield catalog_of(config, providers, own=own)
+        yield catalog_of(config, providers, own=own, pullable=pullable(providers))
     finally:
         for provider in providers.values():
             await provider.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Collection
 
 import msgspec
 
@@ -12,7 +13,9 @@ from rivermouth.routing.catalog import EVERY, Catalog, Entry
 from rivermouth.routing.endpoint import Endpoint, Policy
 
 
-def catalog_of(config: Config, providers: dict[str, Provider], own: tuple[str, ...]) -> Catalog:
+def catalog_of(
+    config: Config, providers: dict[str, Provider], own: tuple[str, ...], pullable: Collection[str] = ()
+) -> Catalog:
     endpoints = {name: _endpoint(name, e) for name, e in config.endpoints.items()}
     policies = policies_of(config)
     models = {name: _entry(m, endpoints, policies) for name, m in config.models.items()}
@@ -22,6 +25,7 @@ def catalog_of(config: Config, providers: dict[str, Provider], own: tuple[str, .
         providers=providers,
         own=own,
         default=config.default_model,
+        pullable=pullable,
         now_s=time.monotonic,
     )
 

@@ -11,11 +11,11 @@ import msgspec
 from rivermouth.dialects.dialect import Answer, Dialect, Route, Surface
 from rivermouth.engine.asked import Asked
 from rivermouth.engine.deadlines import Limits
-from rivermouth.engine.gate import Reservation
 from rivermouth.engine.interrupt import Interrupt
 from rivermouth.engine.ledger import Ledger
 from rivermouth.engine.output import Output, Translated
 from rivermouth.engine.record import Opening
+from rivermouth.engine.reservation import Reservation
 from rivermouth.engine.transcript import Transcript
 from rivermouth.ir.allowance import Allowance
 from rivermouth.ir.errors import ApiError

@@ -8,24 +8,14 @@ before its record is handed to the store.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Protocol
 
-import msgspec
-
+from rivermouth.engine.call import Call
+from rivermouth.engine.reservation import Reservation
 from rivermouth.ir.request import EmbedRequest, Request
 from rivermouth.routing.cost import Cost
 from rivermouth.routing.policy import Selection
 from rivermouth.store.port import CallRecord
-
-if TYPE_CHECKING:
-    from rivermouth.engine.call import Call
-
-
-class Reservation(msgspec.Struct, frozen=True):
-    """selection: what is left of the one that was offered.  held: the gate's own business."""
-
-    selection: Selection
-    held: Any = None
 
 
 class Gate(Protocol):

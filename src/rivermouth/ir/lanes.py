@@ -6,18 +6,25 @@ each part's text in one piece, in the order of opening (F26).
 
     open(part, lane)   -> True: it speaks            hold(event)   keeps what a waiting part says, its end included
     close(part)        -> who speaks next            drain()       everything that was kept: the stream fails
+
+`OneAtATime` is what encoders have in common whose whole wire is one lane.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Hashable
+from enum import Enum
 from typing import Final, NamedTuple
 
 from rivermouth.ir.errors import ApiError, Kind
-from rivermouth.ir.events import ArgsDelta, Event, MediaDelta, PartEnd, ReasoningDelta, Signature, TextDelta
+from rivermouth.ir.events import ArgsDelta, Event, MediaDelta, PartEnd, PartStart, ReasoningDelta, Signature, TextDelta
 
 WAITING_CAP_CHARS: Final = 16 * 1024 * 1024
+NOBODY: Final = -1
+"""The number of no part."""
+_WIRE: Final = 0
 
 
 class Said(NamedTuple):
@@ -86,6 +93,91 @@ class Lanes:
         self._chars -= sum(map(said_chars, events))
         ended = bool(events) and type(events[-1]) is PartEnd
         return Said(part, events[:-1] if ended else events, ended)
+
+
+class Ending(Enum):
+    """What ends a part's turn: its own end, that of the answer before it, or that of a stream that has failed."""
+
+    WHOLE = "whole"
+    OPEN = "open"
+    CUT = "cut"
+
+
+Delta = TextDelta | ReasoningDelta | ArgsDelta | Signature | MediaDelta
+
+
+class OneAtATime(ABC):
+    """An encoder whose wire has one place for all parts: one of them holds it, and what the others say waits.
+
+    Of its parts every turn is `_take`, `_write` for each delta, `_release`; turns never overlap, and come in the order
+    in which the parts were opened.  Raises `ApiError` (upstream) when what has to wait is more than the cap.
+    """
+
+    __slots__ = ("_holder", "_lanes", "_starts")
+
+    def __init__(self, cap_chars: int = WAITING_CAP_CHARS) -> None:
+        self._lanes = Lanes(cap_chars)
+        self._starts: dict[int, PartStart] = {}  # of the parts that have not ended
+        self._holder = NOBODY  # the part that holds the wire
+
+    @abstractmethod
+    def _take(self, start: PartStart, out: list[bytes]) -> None:
+        """The part holds the wire from here on."""
+
+    @abstractmethod
+    def _write(self, event: Delta, out: list[bytes]) -> None:
+        """What the part says that holds the wire."""
+
+    @abstractmethod
+    def _release(self, ending: Ending, out: list[bytes]) -> None:
+        """The part that holds the wire has said all that it will."""
+
+    def part_start(self, event: PartStart, out: list[bytes]) -> None:
+        """A part of another choice has no place: who has one wire has one answer, and cannot have asked for more."""
+        if event.choice:
+            return
+        self._starts[event.part] = event
+        if self._lanes.open(event.part, _WIRE):
+            self._hand_to(event, out)
+
+    def part_delta(self, event: Delta, out: list[bytes]) -> None:
+        if event.part == self._holder:
+            self._write(event, out)
+        elif self._lanes.waits(event.part):
+            self._lanes.hold(event.part, event)
+
+    def part_end(self, event: PartEnd, out: list[bytes]) -> None:
+        if self._lanes.waits(event.part):
+            self._lanes.hold(event.part, event)
+        elif self._starts.pop(event.part, None) is not None:
+            self._let_go(Ending.WHOLE, out)
+            for said in self._lanes.close(event.part):
+                self._repeat(said, out)
+                if said.ended:
+                    del self._starts[said.part]
+                    self._let_go(Ending.WHOLE, out)
+
+    def _drain(self, left: Ending, out: list[bytes]) -> None:
+        """Every turn that was not over, in order (F13).  left: how those end that had no end of their own."""
+        if self._holder != NOBODY:
+            self._let_go(left, out)
+        for said in self._lanes.drain():
+            self._repeat(said, out)
+            self._let_go(Ending.WHOLE if said.ended else left, out)
+
+    def _repeat(self, said: Said, out: list[bytes]) -> None:
+        """A part that waited holds the wire, with all that it has said."""
+        self._hand_to(self._starts[said.part], out)
+        for event in said.events:
+            self._write(event, out)  # type: ignore[arg-type]  # no start is held, and the end has been taken off
+
+    def _hand_to(self, start: PartStart, out: list[bytes]) -> None:
+        self._holder = start.part
+        self._take(start, out)
+
+    def _let_go(self, ending: Ending, out: list[bytes]) -> None:
+        self._holder = NOBODY
+        self._release(ending, out)
 
 
 def said_chars(event: Event) -> int:

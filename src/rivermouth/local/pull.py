@@ -78,6 +78,11 @@ class Puller:
         self._orders = orders or Orders()
         self._running: dict[Wish, _Download] = {}
 
+    @property
+    def names(self) -> frozenset[str]:
+        """What the catalogue has, each with its tag."""
+        return frozenset(map(str, self._catalog))
+
     def adopt(self, pulls: Pulls, limit_bytes: int, outbound: Outbound = FROM_ENVIRONMENT) -> None:
         """What pulls that begin from now on may be; one that runs goes on as it began."""
         self._pulls = pulls

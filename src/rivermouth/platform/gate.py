@@ -17,7 +17,7 @@ import msgspec
 
 from rivermouth.config import Budget, Price, RateLimits
 from rivermouth.engine.call import Call
-from rivermouth.engine.gate import Reservation
+from rivermouth.engine.reservation import Reservation
 from rivermouth.ir.allowance import Allowance
 from rivermouth.ir.errors import Kind
 from rivermouth.ir.request import EmbedRequest, Request

@@ -4,15 +4,15 @@
 2. `provider/model` for an enabled provider.
 3. A bare name: a local model (`x` is `x:latest`), then the one enabled provider whose own list has it.
 
-None, or several, is a 404 that lists the near names, or a few when none is near.  Providers' lists are
-fetched lazily and kept for a while.
+None, or several, is a 404: it says how to pull the model where that is all that is missing, and else lists the near
+names, or a few when none is near.  Providers' lists are fetched lazily and kept for a while.
 """
 
 from __future__ import annotations
 
 import asyncio
 import difflib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -51,6 +51,7 @@ class Catalog:
     """Names to plans.  `own` are the providers that live in this process (local, scripted) and need no slash.
 
     `endpoints` are the configured ones: what they say of a provider's model holds however the model was asked for.
+    `pullable` are the names, with their tags, that `rivermouth pull` knows.
     `default` answers for `NAMELESS`; without one nobody does (R15), so that no model answers only for being alone.
     """
 
@@ -62,6 +63,7 @@ class Catalog:
         providers: Mapping[str, Provider],
         own: tuple[str, ...] = (),
         default: str | None = None,
+        pullable: Collection[str] = (),
         now_s: Callable[[], float],
     ) -> None:
         self._models = models
@@ -69,6 +71,7 @@ class Catalog:
         self._providers = providers
         self._own = own
         self._default = default
+        self._pullable = pullable
         self._now_s = now_s
         self._lists: dict[str, _Listing] = {}
         self._fetching: dict[str, asyncio.Task[dict[str, ModelInfo]]] = {}
@@ -83,22 +86,22 @@ class Catalog:
             count, policies = len(configured.endpoints), () if configured.policy is None else (configured.policy,)
             numbered = enumerate(configured.endpoints, 1)
             candidates = tuple(Candidate(e, f"configured, {i} of {count}", policies) for i, e in numbered)
-            return Plan(model, candidates, configured.order, configured.weights)
+            return Plan(asked, candidates, configured.order, configured.weights)
         provider, slash, name = model.partition("/")
         if slash and name and provider in self._providers:
-            return self._single(provider, name, "asked for by provider and model")
+            return self._single(asked, provider, name, "asked for by provider and model")
         near: list[str] = []
         for own in self._own:
             known = await self._listed(own)
             near += known
-            for spelling in (model, f"{model}:latest"):
+            for spelling in _spellings(model):
                 if spelling in known:
-                    return self._single(own, spelling, f"a model of {own}")
+                    return self._single(asked, own, spelling, f"a model of {own}")
         others = [p for p in self._providers if p not in self._own]
         listings = await asyncio.gather(*(self._listed(p) for p in others))
         holders = [p for p, known in zip(others, listings, strict=True) if model in known]
         if len(holders) == 1:
-            return self._single(holders[0], model, "the one provider that lists it")
+            return self._single(asked, holders[0], model, "the one provider that lists it")
         raise self._unknown(asked, model, holders, near)
 
     async def models(self) -> list[ModelInfo]:
@@ -163,8 +166,8 @@ class Catalog:
         self._lists[provider] = _Listing(models, self._now_s() + fresh_s)
         return models
 
-    def _single(self, provider: str, model: str, why: str) -> Plan:
-        return Plan(model, (Candidate(self.endpoint(provider, model), why),))
+    def _single(self, asked: str, provider: str, model: str, why: str) -> Plan:
+        return Plan(asked, (Candidate(self.endpoint(provider, model), why),))
 
     def endpoint(self, provider: str, model: str) -> Endpoint:
         """What is configured of that model there: by its own name, or by the "*" of its provider."""
@@ -181,6 +184,8 @@ class Catalog:
         if holders:
             names = ", ".join(f"{p}/{model}" for p in holders)
             text = f"model '{model}' is offered by several providers; ask for one of: {names}"
+        elif any(spelling in self._pullable for spelling in _spellings(model)):
+            text = f"{self._not_found(asked, model)}; to get it: rivermouth pull {model}"
         else:
             known = [*self._names(), *own]
             near = [] if model in NAMELESS else difflib.get_close_matches(model, known, NEAR_NAMES, 0.4)
@@ -198,3 +203,8 @@ class Catalog:
     def _names(self) -> list[str]:
         listed = [f"{p}/{m}" for p, entry in self._lists.items() for m in entry.models]
         return [*self._models, *listed]
+
+
+def _spellings(model: str) -> tuple[str, str]:
+    """The full names that a bare name may mean, the likelier first."""
+    return model, f"{model}:latest"

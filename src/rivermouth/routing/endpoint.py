@@ -62,7 +62,10 @@ class Candidate(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """The candidates as the file has them, and the order in which the model's entry wants them tried."""
+    """The candidates as the file has them, and the order in which the model's entry wants them tried.
+
+    model: what was asked for, in the words of who asked; what each endpoint calls it stands there.
+    """
 
     model: str
     candidates: tuple[Candidate, ...]

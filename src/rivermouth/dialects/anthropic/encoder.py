@@ -35,7 +35,7 @@ from rivermouth.ir.events import (
     Usage,
     merge_usage,
 )
-from rivermouth.ir.lanes import WAITING_CAP_CHARS, Lanes, Said
+from rivermouth.ir.lanes import NOBODY, WAITING_CAP_CHARS, Delta, Ending, OneAtATime
 from rivermouth.ir.media import sentence
 from rivermouth.wire import json, sse
 from rivermouth.wire.arguments import Mending
@@ -44,8 +44,6 @@ from rivermouth.wire.stencil import Stencil
 _STOP: Final = b'event: content_block_stop\ndata: {"type":"content_block_stop","index":%d}\n\n'
 MESSAGE_STOP: Final = sse.event("message_stop", b'{"type":"message_stop"}')
 _TAIL: Final = b"}}\n\n"
-_LANE: Final = 0  # one block at a time, whatever it holds
-_NOBODY: Final = -1
 _encode: Final = json.encode
 
 # Part kind -> the delta's type and the member that carries its text.
@@ -70,7 +68,7 @@ class _Part:
         self.args = Mending(cap_chars)
 
 
-class Encoder:
+class Encoder(OneAtATime):
     """Events to bytes.
 
     Raises `ApiError` when what has to wait is more than the cap; what came before it goes out before the error.
@@ -85,15 +83,14 @@ class Encoder:
         "_head",
         "_hot",
         "_index",
-        "_lanes",
         "_now",
         "_refused",
-        "_starts",
         "_unsent",
         "_usage",
     )
 
     def __init__(self, answer: Answer, cap_chars: int = WAITING_CAP_CHARS) -> None:
+        super().__init__(cap_chars)
         self._answer = answer
         self._begun = False
         self._done = False
@@ -101,11 +98,9 @@ class Encoder:
         self._refused = False
         self._usage: Usage | None = None
         self._index = 0  # of the block that is open, or of the next one
-        self._hot = _NOBODY  # the part whose block is open for its deltas
+        self._hot = NOBODY  # the part whose block is open for its deltas
         self._head = b""  # a delta frame of that block, up to its text
         self._now: _Part | None = None  # the part that holds the wire, open or not yet
-        self._starts: dict[int, PartStart] = {}  # of the parts that have not ended
-        self._lanes = Lanes(cap_chars)
         self._cap_chars = cap_chars
         self._unsent: list[bytes] = []
 
@@ -136,39 +131,8 @@ class Encoder:
     def _on_usage(self, event: Usage, out: list[bytes]) -> None:
         self._usage = merge_usage(self._usage, event)
 
-    def _on_part_start(self, event: PartStart, out: list[bytes]) -> None:
-        if event.choice:
-            return  # the protocol has one choice; `parse_request` cannot ask for more
-        self._called |= event.kind is PartKind.TOOL
-        self._refused |= event.kind is PartKind.REFUSAL
-        self._starts[event.part] = event
-        if self._lanes.open(event.part, _LANE):
-            self._take(event, out)
-
-    def _on_delta(self, event: Any, out: list[bytes]) -> None:
-        if self._now is not None and event.part == self._now.start.part:
-            self._WRITERS[type(event)](self, self._now, event, out)
-        elif self._lanes.waits(event.part):
-            self._lanes.hold(event.part, event)
-
-    def _on_part_end(self, event: PartEnd, out: list[bytes]) -> None:
-        if self._lanes.waits(event.part):
-            self._lanes.hold(event.part, event)
-        elif self._starts.pop(event.part, None) is not None:
-            self._release(out)
-            self._take_turns(self._lanes.close(event.part), out)
-
-    def _take_turns(self, turns: list[Said], out: list[bytes]) -> None:
-        """Parts that waited hold the wire in turn, with all that they said."""
-        for part, said, ended in turns:
-            self._take(self._starts.pop(part) if ended else self._starts[part], out)
-            for event in said:
-                self._on_delta(event, out)
-            if ended:
-                self._release(out)
-
     def _on_finish(self, event: Finish, out: list[bytes]) -> None:
-        self._drain(out)
+        self._drain(Ending.OPEN, out)
         self._begin(out)
         reason = stop_reason_of(event.reason, event.stop_sequence, called=self._called, refused=self._refused)
         delta = {
@@ -182,27 +146,19 @@ class Encoder:
 
     def _on_error(self, event: Error, out: list[bytes]) -> None:
         out[:0] = self._unsent
-        self._drain(out, cut=True)
+        self._drain(Ending.CUT, out)
         out.append(encode_stream_error(event.error, self._answer.id))
         self._done = True
 
-    def _drain(self, out: list[bytes], *, cut: bool = False) -> None:
-        """Writes and closes whatever has started, in order.  Arguments that are not whole yet are not mended."""
-        if self._now is not None:
-            self._release(out, cut=cut, whole=False)
-        for part, said, ended in self._lanes.drain():
-            self._take(self._starts[part], out)
-            for event in said:
-                self._on_delta(event, out)
-            self._release(out, cut=cut and not ended, whole=ended)
-
     def _take(self, start: PartStart, out: list[bytes]) -> None:
         part = self._now = _Part(start, self._cap_chars)
+        self._called |= start.kind is PartKind.TOOL
+        self._refused |= start.kind is PartKind.REFUSAL
         if start.kind is PartKind.TOOL:
             tool_id = tool_id_to_wire(start.id or "")
             self._open(part, {"type": "tool_use", "id": tool_id, "name": start.name, "input": {}}, out)
 
-    def _release(self, out: list[bytes], *, cut: bool = False, whole: bool = True) -> None:
+    def _release(self, ending: Ending, out: list[bytes]) -> None:
         """Ends the part that holds the wire: its signature, or what is left of whole arguments, first, then the block.
 
         A call that was cut stays open: agents run a call when its block ends, and an error comes too late for them.
@@ -220,26 +176,26 @@ class Encoder:
             self._say(part, "", out)
             signature = json.encode(signature_to_wire(part.signature))
             out.append(_delta_head(self._index, b"signature_delta", b"signature") + signature + _TAIL)
-        elif whole and (rest := part.args.end()):
+        elif ending is Ending.WHOLE and (rest := part.args.end()):
             out.append(self._head + json.encode(rest) + _TAIL)
         if self._hot == start.part:
-            if not (cut and start.kind is PartKind.TOOL):
+            if not (ending is Ending.CUT and start.kind is PartKind.TOOL):
                 out.append(_STOP % self._index)
             self._index += 1
-            self._hot = _NOBODY
+            self._hot = NOBODY
 
-    def _write_text(self, part: _Part, event: TextDelta | ReasoningDelta, out: list[bytes]) -> None:
-        if event.text and not part.start.redacted:
-            self._say(part, event.text, out)
-
-    def _write_args(self, part: _Part, event: ArgsDelta, out: list[bytes]) -> None:
-        self._say(part, part.args.feed(event.json), out)
-
-    def _write_signature(self, part: _Part, event: Signature, out: list[bytes]) -> None:
-        part.signature = event.signature
-
-    def _write_media(self, part: _Part, event: MediaDelta, out: list[bytes]) -> None:
-        self._say(part, sentence(part.start.kind, event.url), out)
+    def _write(self, event: Delta, out: list[bytes]) -> None:
+        part = self._now
+        assert part is not None
+        if type(event) is ArgsDelta:
+            self._say(part, part.args.feed(event.json), out)
+        elif type(event) is TextDelta or type(event) is ReasoningDelta:
+            if event.text and not part.start.redacted:
+                self._say(part, event.text, out)
+        elif type(event) is Signature:
+            part.signature = event.signature
+        elif type(event) is MediaDelta:
+            self._say(part, sentence(part.start.kind, event.url), out)
 
     def _say(self, part: _Part, text: str, out: list[bytes]) -> None:
         """A delta of the part's block, which opens with the first one."""
@@ -273,23 +229,16 @@ class Encoder:
         }
         out.append(sse.event("message_start", json.encode({"type": "message_start", "message": message})))
 
-    _WRITERS: ClassVar[dict[type, Callable[[Encoder, _Part, Any, list[bytes]], None]]] = {
-        TextDelta: _write_text,
-        ReasoningDelta: _write_text,
-        ArgsDelta: _write_args,
-        Signature: _write_signature,
-        MediaDelta: _write_media,
-    }
     # Start, Warn and Unknown have no frame: message_start comes with the first that needs it.
     _HANDLERS: ClassVar[dict[type, Callable[[Encoder, Any, list[bytes]], None]]] = {
         Usage: _on_usage,
-        PartStart: _on_part_start,
-        TextDelta: _on_delta,
-        ReasoningDelta: _on_delta,
-        ArgsDelta: _on_delta,
-        Signature: _on_delta,
-        MediaDelta: _on_delta,
-        PartEnd: _on_part_end,
+        PartStart: OneAtATime.part_start,
+        TextDelta: OneAtATime.part_delta,
+        ReasoningDelta: OneAtATime.part_delta,
+        ArgsDelta: OneAtATime.part_delta,
+        Signature: OneAtATime.part_delta,
+        MediaDelta: OneAtATime.part_delta,
+        PartEnd: OneAtATime.part_end,
         Finish: _on_finish,
         Error: _on_error,
     }

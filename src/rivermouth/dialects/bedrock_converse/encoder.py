@@ -45,14 +45,12 @@ from rivermouth.ir.events import (
     Usage,
     merge_usage,
 )
-from rivermouth.ir.lanes import Lanes, Said
+from rivermouth.ir.lanes import NOBODY, Delta, Ending, OneAtATime
 from rivermouth.ir.media import sentence
 from rivermouth.vendors.anthropic.signatures import signature_to_wire
 from rivermouth.wire import json
 from rivermouth.wire.arguments import Mending
 
-_LANE: Final = 0  # one block at a time, whatever it holds
-_NOBODY: Final = -1
 _encode: Final = json.encode
 # Part kind -> what stands around the text of its delta.
 _AROUND: Final[dict[PartKind, tuple[bytes, bytes]]] = {
@@ -77,7 +75,7 @@ class _Part:
         self.args = Mending()
 
 
-class Encoder:
+class Encoder(OneAtATime):
     """Events to bytes.
 
     Raises `ApiError` when what has to wait is more than the cap; what came before it goes out before the error.
@@ -91,16 +89,15 @@ class Encoder:
         "_head",
         "_hot",
         "_index",
-        "_lanes",
         "_now",
         "_refused",
-        "_starts",
         "_tail",
         "_unsent",
         "_usage",
     )
 
     def __init__(self, answer: Answer) -> None:
+        super().__init__()
         self._answer = answer
         self._begun = False
         self._done = False
@@ -108,11 +105,9 @@ class Encoder:
         self._refused = False
         self._usage: Usage | None = None
         self._index = 0  # of the block that is open, or of the next one
-        self._hot = _NOBODY  # the part whose deltas go out as they come
+        self._hot = NOBODY  # the part whose deltas go out as they come
         self._head = self._tail = b""  # what stands around them
         self._now: _Part | None = None
-        self._starts: dict[int, PartStart] = {}  # of the parts that have not ended
-        self._lanes = Lanes()
         self._unsent: list[bytes] = []
 
     def feed(self, events: list[Event]) -> bytes:
@@ -138,40 +133,8 @@ class Encoder:
     def _on_usage(self, event: Usage, out: list[bytes]) -> None:
         self._usage = merge_usage(self._usage, event)
 
-    def _on_part_start(self, event: PartStart, out: list[bytes]) -> None:
-        if event.choice:
-            return  # the protocol has one choice; `parse_request` cannot ask for more
-        self._called |= event.kind is PartKind.TOOL
-        self._refused |= event.kind is PartKind.REFUSAL
-        self._starts[event.part] = event
-        if self._lanes.open(event.part, _LANE):
-            self._take(event, out)
-
-    def _on_delta(self, event: Any, out: list[bytes]) -> None:
-        if self._lanes.waits(event.part):
-            self._lanes.hold(event.part, event)
-        elif self._now is not None and event.part == self._now.start.part:
-            self._WRITERS[type(event)](self, self._now, event, out)
-
-    def _on_part_end(self, event: PartEnd, out: list[bytes]) -> None:
-        if self._lanes.waits(event.part):
-            self._lanes.hold(event.part, event)
-        elif self._starts.pop(event.part, None) is not None:
-            self._release(out)
-            self._take_turns(self._lanes.close(event.part), out)
-
-    def _take_turns(self, turns: list[Said], out: list[bytes]) -> None:
-        """Parts that waited hold the wire in turn, with all that they said."""
-        for part, said, ended in turns:
-            start = self._starts.pop(part) if ended else self._starts[part]
-            self._take(start, out)
-            for event in said:
-                self._on_delta(event, out)
-            if ended:
-                self._release(out)
-
     def _on_finish(self, event: Finish, out: list[bytes]) -> None:
-        self._drain(out)
+        self._drain(Ending.OPEN, out)
         self._begin(out)
         word = stop_reason_of(event.reason, event.stop_sequence, called=self._called, refused=self._refused)
         out.append(message(MESSAGE_STOP, stop_of(word, event.stop_sequence, self._answer)))
@@ -181,56 +144,51 @@ class Encoder:
 
     def _on_error(self, event: Error, out: list[bytes]) -> None:
         out[:0] = self._unsent
-        self._drain(out, cut=True)
+        self._drain(Ending.CUT, out)
         out.append(failure(event.error))
         self._done = True
 
-    def _drain(self, out: list[bytes], *, cut: bool = False) -> None:
-        """Writes and closes whatever has started, in order.  Arguments that are not whole yet are not mended."""
-        if self._now is not None:
-            self._release(out, cut=cut, whole=False)
-        for part, said, ended in self._lanes.drain():
-            self._take(self._starts[part], out)
-            for event in said:
-                self._on_delta(event, out)
-            self._release(out, cut=cut and not ended, whole=ended)
-
     def _take(self, start: PartStart, out: list[bytes]) -> None:
         part = self._now = _Part(start)
+        self._called |= start.kind is PartKind.TOOL
+        self._refused |= start.kind is PartKind.REFUSAL
         if start.kind is PartKind.TOOL:
             self._open(part, out, {"toolUse": {"toolUseId": start.id, "name": start.name}})
 
-    def _release(self, out: list[bytes], *, cut: bool = False, whole: bool = True) -> None:
+    def _release(self, ending: Ending, out: list[bytes]) -> None:
         """Ends the part that holds the wire: its signature, or what is left of whole arguments, first, then the block.
 
         A call that was cut stays open: agents run a call when its block ends, and an error comes too late for them.
         """
         part = self._now
         assert part is not None
-        self._now, self._hot = None, _NOBODY
+        self._now, self._hot = None, NOBODY
         start = part.start
         if start.redacted:
             if part.signature is not None:
                 self._delta(part, out, {"reasoningContent": {"redactedContent": hidden_to_wire(part.signature)}})
         elif start.kind is PartKind.REASONING and (part.signature is not None or part.open):
             self._delta(part, out, {"reasoningContent": {"signature": signature_to_wire(part.signature)}})
-        elif whole and (rest := part.args.end()):
+        elif ending is Ending.WHOLE and (rest := part.args.end()):
             self._delta(part, out, {"toolUse": {"input": rest}})
         if part.open:
-            if not (cut and start.kind is PartKind.TOOL):
+            if not (ending is Ending.CUT and start.kind is PartKind.TOOL):
                 out.append(block_stop(self._index))
             self._index += 1
 
-    def _write_text(self, part: _Part, event: TextDelta | ReasoningDelta, out: list[bytes]) -> None:
-        if event.text and not part.start.redacted:
-            self._say(part, event.text, out)
-
-    def _write_args(self, part: _Part, event: ArgsDelta, out: list[bytes]) -> None:
-        if said := part.args.feed(event.json):
-            self._say(part, said, out)
-
-    def _write_signature(self, part: _Part, event: Signature, out: list[bytes]) -> None:
-        part.signature = event.signature
+    def _write(self, event: Delta, out: list[bytes]) -> None:
+        part = self._now
+        assert part is not None
+        if type(event) is ArgsDelta:
+            if said := part.args.feed(event.json):
+                self._say(part, said, out)
+        elif type(event) is TextDelta or type(event) is ReasoningDelta:
+            if event.text and not part.start.redacted:
+                self._say(part, event.text, out)
+        elif type(event) is Signature:
+            part.signature = event.signature
+        elif type(event) is MediaDelta:
+            self._write_media(part, event, out)
 
     def _write_media(self, part: _Part, event: MediaDelta, out: list[bytes]) -> None:
         """An image of a known format goes as it is, everything else as a sentence."""
@@ -267,23 +225,16 @@ class Encoder:
             self._begun = True
             out.append(message(MESSAGE_START, {"role": "assistant"}))
 
-    _WRITERS: ClassVar[dict[type, Callable[[Encoder, _Part, Any, list[bytes]], None]]] = {
-        TextDelta: _write_text,
-        ReasoningDelta: _write_text,
-        ArgsDelta: _write_args,
-        Signature: _write_signature,
-        MediaDelta: _write_media,
-    }
     # Start, Warn and Unknown have no event: messageStart comes with the first that needs it.
     _HANDLERS: ClassVar[dict[type, Callable[[Encoder, Any, list[bytes]], None]]] = {
         Usage: _on_usage,
-        PartStart: _on_part_start,
-        TextDelta: _on_delta,
-        ReasoningDelta: _on_delta,
-        ArgsDelta: _on_delta,
-        Signature: _on_delta,
-        MediaDelta: _on_delta,
-        PartEnd: _on_part_end,
+        PartStart: OneAtATime.part_start,
+        TextDelta: OneAtATime.part_delta,
+        ReasoningDelta: OneAtATime.part_delta,
+        ArgsDelta: OneAtATime.part_delta,
+        Signature: OneAtATime.part_delta,
+        MediaDelta: OneAtATime.part_delta,
+        PartEnd: OneAtATime.part_end,
         Finish: _on_finish,
         Error: _on_error,
     }

@@ -29,15 +29,13 @@ from rivermouth.ir.events import (
     Usage,
     merge_usage,
 )
-from rivermouth.ir.lanes import WAITING_CAP_CHARS, Lanes, Said
+from rivermouth.ir.lanes import NOBODY, WAITING_CAP_CHARS, Delta, Ending, OneAtATime
 from rivermouth.vendors.cohere.counts import write_counts
 from rivermouth.vendors.cohere.failures import sentence
 from rivermouth.wire import json, sse
 
 # The SDK refuses lines of more than a MiB; a character is at most six on the wire.
 PIECE_CHARS: Final = 128 * 1024
-_LANE: Final = 0  # one block or call at a time
-_NOBODY: Final = -1
 _TEXT_TAIL: Final = b"}}}}\n\n"
 _ARGS_TAIL: Final = b"}}}}}\n\n"
 
@@ -53,18 +51,18 @@ CONTENT: Final[dict[PartKind, str]] = {
 _encode: Final = json.encode
 
 
-class Encoder:
+class Encoder(OneAtATime):
     """Events to bytes.
 
     Raises `ApiError` when what has to wait is more than the cap; what came before it goes out before the error.
     """
 
     __slots__ = (
-        "_answer", "_begun", "_blocks", "_calls", "_done", "_head", "_hot", "_lanes", "_now", "_said", "_starts",
-        "_unsent", "_usage",
+        "_answer", "_begun", "_blocks", "_calls", "_done", "_head", "_hot", "_now", "_said", "_unsent", "_usage",
     )  # fmt: skip
 
     def __init__(self, answer: Answer, cap_chars: int = WAITING_CAP_CHARS) -> None:
+        super().__init__(cap_chars)
         self._answer = answer
         self._begun = False
         self._done = False
@@ -73,10 +71,8 @@ class Encoder:
         self._usage: Usage | None = None
         self._now: PartStart | None = None  # the part that holds the wire, open or not yet
         self._said = False  # whether its block is open, or its call has arguments
-        self._hot = _NOBODY  # the part whose block is open for its deltas
+        self._hot = NOBODY  # the part whose block is open for its deltas
         self._head = b""  # a delta frame of the open block or call, up to its text
-        self._starts: dict[int, PartStart] = {}  # of the parts that have not ended
-        self._lanes = Lanes(cap_chars)
         self._unsent: list[bytes] = []
 
     def feed(self, events: list[Event]) -> bytes:
@@ -109,36 +105,6 @@ class Encoder:
     def _on_usage(self, event: Usage, out: list[bytes]) -> None:
         self._usage = merge_usage(self._usage, event)
 
-    def _on_part_start(self, event: PartStart, out: list[bytes]) -> None:
-        if event.choice:
-            return  # the protocol has one choice; `parse_request` cannot ask for more
-        self._starts[event.part] = event
-        if self._lanes.open(event.part, _LANE):
-            self._take(event, out)
-
-    def _on_part(self, event: Any, out: list[bytes]) -> None:
-        """What a part says."""
-        if self._now is not None and event.part == self._now.part:
-            self._write(event, out)
-        elif self._lanes.waits(event.part):
-            self._lanes.hold(event.part, event)
-
-    def _on_part_end(self, event: PartEnd, out: list[bytes]) -> None:
-        if self._lanes.waits(event.part):
-            self._lanes.hold(event.part, event)
-        elif self._starts.pop(event.part, None) is not None:
-            self._release(out)
-            self._take_turns(self._lanes.close(event.part), out)
-
-    def _take_turns(self, turns: list[Said], out: list[bytes]) -> None:
-        """Parts that waited hold the wire in turn, with all that they said."""
-        for part, said, ended in turns:
-            self._take(self._starts.pop(part) if ended else self._starts[part], out)
-            for event in said:
-                self._write(event, out)
-            if ended:
-                self._release(out)
-
     def _take(self, start: PartStart, out: list[bytes]) -> None:
         self._now = start
         self._said = False
@@ -153,7 +119,7 @@ class Encoder:
             b'{"function":{"arguments":' % self._calls
         )
 
-    def _write(self, event: Event, out: list[bytes]) -> None:
+    def _write(self, event: Delta, out: list[bytes]) -> None:
         match event:
             case TextDelta() | ReasoningDelta():
                 self._say(event.text, out)
@@ -191,7 +157,7 @@ class Encoder:
         self._said = self._said or bool(arguments.strip())
         out += _deltas(self._head, arguments, _ARGS_TAIL)
 
-    def _release(self, out: list[bytes], *, whole: bool = True) -> None:
+    def _release(self, ending: Ending, out: list[bytes]) -> None:
         """Ends the part that holds the wire.  A whole call without arguments gets an empty object.
 
         A call that is not whole stays open: who waits for its end would run it.
@@ -199,29 +165,19 @@ class Encoder:
         now = self._now
         assert now is not None
         if now.kind is PartKind.TOOL:
-            if whole and not self._said:
-                self._argue("{}", out)
-            if whole:
+            if ending is Ending.WHOLE:
+                if not self._said:
+                    self._argue("{}", out)
                 out.append(_end(b"tool-call-end", self._calls))
             self._calls += 1
         elif self._said:
             out.append(_end(b"content-end", self._blocks))
             self._blocks += 1
         self._now = None
-        self._hot = _NOBODY
-
-    def _drain(self, out: list[bytes]) -> None:
-        """Writes and closes whatever has started, in order (F13).  What is not whole is not mended."""
-        if self._now is not None:
-            self._release(out, whole=False)
-        for part, said, ended in self._lanes.drain():
-            self._take(self._starts[part], out)
-            for event in said:
-                self._write(event, out)
-            self._release(out, whole=ended)
+        self._hot = NOBODY
 
     def _on_finish(self, event: Finish, out: list[bytes]) -> None:
-        self._drain(out)
+        self._drain(Ending.OPEN, out)
         word = finish_reason_of(event.reason, event.stop_sequence, called=self._calls > 0)
         delta: dict[str, Any] = {"error": FILTERED} if event.reason is Reason.CONTENT_FILTER else {}
         self._end({**delta, "finish_reason": word}, out)
@@ -229,7 +185,7 @@ class Encoder:
     def _on_error(self, event: Error, out: list[bytes]) -> None:
         """The error stands where the end would: the protocol has no other place for it."""
         out[:0] = self._unsent
-        self._drain(out)
+        self._drain(Ending.CUT, out)
         self._end({"error": sentence(event.error), "finish_reason": ERROR}, out)
 
     def _end(self, delta: dict[str, Any], out: list[bytes]) -> None:
@@ -251,13 +207,13 @@ class Encoder:
     # Start, Warn and Unknown have no frame: message-start comes with the first that needs it.
     _HANDLERS: ClassVar[dict[type, Callable[[Encoder, Any, list[bytes]], None]]] = {
         Usage: _on_usage,
-        PartStart: _on_part_start,
-        TextDelta: _on_part,
-        ReasoningDelta: _on_part,
-        ArgsDelta: _on_part,
-        Signature: _on_part,
-        MediaDelta: _on_part,
-        PartEnd: _on_part_end,
+        PartStart: OneAtATime.part_start,
+        TextDelta: OneAtATime.part_delta,
+        ReasoningDelta: OneAtATime.part_delta,
+        ArgsDelta: OneAtATime.part_delta,
+        Signature: OneAtATime.part_delta,
+        MediaDelta: OneAtATime.part_delta,
+        PartEnd: OneAtATime.part_end,
         Finish: _on_finish,
         Error: _on_error,
     }

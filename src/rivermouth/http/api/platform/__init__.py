@@ -10,7 +10,9 @@ usage       their sums, by day (days), model, key ...
 filters     which of them, in both
 exports     both as CSV or JSON lines, for other programs
 routing     models, endpoints, policies, and what a policy would decide
-keys        keys, limits, budgets, the log of changes
+keys        keys, and whoever asks
+changes     the log of changes
+allowances  what is taken of limits and budgets
 erasure     what led to a person, taken out of the records
 pages       the OpenAPI document and a page that shows it
 app         all of it as one application

@@ -12,7 +12,17 @@ from litestar.openapi import OpenAPIConfig
 from litestar.openapi.spec import Components, SecurityScheme, Server
 from litestar.types import Message, Scope
 
-from rivermouth.http.api.platform import calls, erasure, exports, keys, problems, routing, usage
+from rivermouth.http.api.platform import (
+    allowances,
+    calls,
+    changes,
+    erasure,
+    exports,
+    keys,
+    problems,
+    routing,
+    usage,
+)
 from rivermouth.http.api.platform.asking import known_parameters
 from rivermouth.http.api.platform.desk import Desk
 from rivermouth.http.api.platform.pages import POLICY, DocumentRenderPlugin, PageRenderPlugin
@@ -29,7 +39,7 @@ HEADERS: Final = {
     "referrer-policy": "no-referrer",
     "x-content-type-options": "nosniff",
 }
-SUBJECTS: Final = (calls, usage, exports, routing, keys, erasure)
+SUBJECTS: Final = (calls, usage, exports, routing, keys, changes, allowances, erasure)
 
 
 class Document(Response[Any]):

@@ -1,4 +1,4 @@
-"""Keys, what is taken of their limits and budgets, and the log of changes."""
+"""Keys, and whoever asks with one."""
 
 from __future__ import annotations
 
@@ -8,30 +8,21 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from litestar import delete, get, patch, post
 from litestar.handlers import HTTPRouteHandler
-from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
+from litestar.params import FromPath, FromQuery, JSONBody
 from msgspec import UNSET, Meta, UnsetType
 
 from rivermouth.config import Budget, RateLimits, Role, Scope
 from rivermouth.http.api.platform.asking import Asked, least, visitor
 from rivermouth.http.api.platform.desk import Desk
 from rivermouth.http.api.platform.filters import unix_ns
-from rivermouth.http.api.platform.shapes import maybe_moment, moment
+from rivermouth.http.api.platform.shapes import maybe_moment
 from rivermouth.ir.errors import ApiError, Kind, invalid
-from rivermouth.platform.gate import BudgetState, LimitState
 from rivermouth.platform.service import Issued, KeyChange, KeyView, NewKey
-from rivermouth.store.platform.port import ChangeRow
-from rivermouth.store.port import NANO
-from rivermouth.wire import json
 
 NAME_SAYS: Final = "a key's name has up to 64 letters, digits, '.', '_', '@' and '-'"
 Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}$", description=NAME_SAYS)]
 Pattern = Annotated[str, Meta(min_length=1, max_length=200)]
 User = Annotated[str, Meta(min_length=1, max_length=200)]
-Entries = Annotated[int, QueryParameter(description="At most so many.", ge=1, le=500)]
-Before = Annotated[str | None, QueryParameter(description="The `next` of the page before.", pattern="^[0-9]{1,18}$")]
-Target = Annotated[
-    str | None, QueryParameter(description="Only changes of the thing with this id.", min_length=1, max_length=200)
-]
 HOUR_S: Final = 3600.0
 
 
@@ -109,61 +100,6 @@ class Rotation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     grace_s: Annotated[float, Meta(ge=0, le=7_776_000)] = 24 * HOUR_S
 
 
-class Change(msgspec.Struct, frozen=True, kw_only=True):
-    """An entry of the log of changes.  before, after: what is another; null where there was nothing."""
-
-    id: str
-    at: datetime
-    who: str
-    action: str
-    target: str
-    name: str
-    before: Any
-    after: Any
-
-
-class ChangeList(msgspec.Struct, frozen=True):
-    data: list[Change]
-    next: str | None
-
-
-class LimitDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """key: null for the whole server.  allowance: what is left.  running: calls."""
-
-    key: str | None
-    limits: RateLimits
-    allowance: dict[str, Any]
-    running: int
-
-
-class LimitList(msgspec.Struct, frozen=True):
-    data: list[LimitDocument]
-    next: str | None = None
-
-
-class BudgetDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """A budget in its present period, [since, until).  known: false while it is being read what was spent before.
-    The amounts are in `currency`.
-    """
-
-    kind: Literal["key", "policy"]
-    name: str
-    budget: Budget
-    currency: str
-    amount: float
-    spent: float
-    reserved: float
-    left: float
-    since: datetime
-    until: datetime
-    known: bool
-
-
-class BudgetList(msgspec.Struct, frozen=True):
-    data: list[BudgetDocument]
-    next: str | None = None
-
-
 class Me(msgspec.Struct, frozen=True, kw_only=True):
     """Whoever asks.  key_name: null on a server without keys."""
 
@@ -234,32 +170,7 @@ def routes(desk: Desk) -> list[HTTPRouteHandler]:
         """The same as to revoke it: a key's name stays taken, because records have it."""
         return _key(await service.revoke(key_id, visitor(request).who))
 
-    @get("/platform/v1/changes", guards=[least("auditor")], tags=["keys"])
-    async def changes(request: Asked, limit: Entries = 50, after: Before = None, target: Target = None) -> ChangeList:
-        """Who changed what, the newest first."""
-        rows = await service.changes(limit + 1, int(after) if after is not None else None, target)
-        more = str(rows[limit - 1].seq) if len(rows) > limit else None
-        return ChangeList([_change(row) for row in rows[:limit]], more)
-
-    @get("/platform/v1/limits", guards=[least("user")], tags=["keys"])
-    async def limits(request: Asked) -> LimitList:
-        """What is taken of the limits in this minute: of each key that has any, and of the whole server."""
-        here = visitor(request)
-        own = here.caller.name if here.caller is not None else None
-        names = [view.name for view in service.keys(revoked=False) if view.limits != RateLimits()]
-        shown = [None, *names] if here.may("auditor") else [name for name in names if name == own]
-        return LimitList([_limit(service.limits(name)) for name in shown])
-
-    @get("/platform/v1/budgets", guards=[least("user")], tags=["keys"])
-    async def budgets(request: Asked) -> BudgetList:
-        """What is spent and reserved of each budget in its present period."""
-        here = visitor(request)
-        own = here.caller.name if here.caller is not None else None
-        states = service.budgets()
-        mine = (s for s in states if here.may("auditor") or (s.kind == "key" and s.name == own))
-        return BudgetList([_budget(state) for state in mine])
-
-    return [me, keys, create, key, change, rotate, revoke, remove, changes, limits, budgets]
+    return [me, keys, create, key, change, rotate, revoke, remove]
 
 
 def _end(moment: datetime | None, now_ns: int) -> int | None:
@@ -334,57 +245,3 @@ def _key(view: KeyView) -> KeyDocument:
 
 def _issued(issued: Issued) -> IssuedKey:
     return IssuedKey(_key(issued.key), issued.secret.reveal())
-
-
-def _change(row: ChangeRow) -> Change:
-    return Change(
-        id=str(row.seq),
-        at=moment(row.at_ns),
-        who=row.who,
-        action=row.action,
-        target=row.target,
-        name=row.name,
-        before=_told(json.decode(row.before.encode())),
-        after=_told(json.decode(row.after.encode())),
-    )
-
-
-MOMENTS: Final = {
-    "created_ns": "created_at",
-    "expires_ns": "expires_at",
-    "revoked_ns": "revoked_at",
-    "old_until_ns": "old_secret_until",
-}
-"""What the log of changes has in nanoseconds, by the names that a key's document has for it."""
-
-
-def _told(values: Any) -> Any:
-    """What the log has of a key, as a key's document says it."""
-    if not isinstance(values, dict):
-        return values
-    return {
-        MOMENTS.get(name, name): maybe_moment(value) if name in MOMENTS else value for name, value in values.items()
-    }
-
-
-def _limit(state: LimitState) -> LimitDocument:
-    return LimitDocument(
-        key=state.key, limits=state.limits, allowance=msgspec.to_builtins(state.allowance), running=state.running
-    )
-
-
-def _budget(state: BudgetState) -> BudgetDocument:
-    left = max(state.amount_nano - state.spent_nano - state.reserved_nano, 0)
-    return BudgetDocument(
-        kind=state.kind,
-        name=state.name,
-        budget=state.budget,
-        currency=state.budget.currency,
-        amount=state.amount_nano / NANO,
-        spent=state.spent_nano / NANO,
-        reserved=state.reserved_nano / NANO,
-        left=left / NANO,
-        since=moment(state.since_ns),
-        until=moment(state.until_ns),
-        known=state.known,
-    )
