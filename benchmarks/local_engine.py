@@ -28,10 +28,10 @@ from sections import Line, measured, put
 from rivermouth.ir.errors import ApiError
 from rivermouth.ir.events import Finish, TextDelta, Usage
 from rivermouth.ir.request import Local, Message, Request, Role, Sampling, Text
-from rivermouth.local.catalog import SMOLLM2
-from rivermouth.local.places import Limits
+from rivermouth.local.machine.places import Limits
+from rivermouth.local.models.catalog import SMOLLM2
+from rivermouth.local.models.registry import Registry
 from rivermouth.local.provider import LocalProvider
-from rivermouth.local.registry import Registry
 from rivermouth.store.datadir import DataDir
 
 MODEL = str(SMOLLM2.name)

@@ -34,7 +34,7 @@ from rivermouth.http.app import OPEN_PATHS
 from rivermouth.http.lifecycle import Lifecycle
 from rivermouth.ir.errors import ADVICE, Kind
 from rivermouth.ir.grammar import DELTAS, STREAM
-from rivermouth.local.places import Queue
+from rivermouth.local.machine.places import Queue
 from rivermouth.observe import Metrics
 from rivermouth.observe.backlog import BacklogStatistics
 from rivermouth.observe.call_lines import FIELDS

@@ -29,8 +29,8 @@ from rivermouth.http.envelope import CODES
 from rivermouth.http.headers import EXPOSED, ID_NAMES
 from rivermouth.ir.allowance import Allowance, Quota
 from rivermouth.ir.errors import Kind
-from rivermouth.local import pip
-from rivermouth.local.router import HEADERS as DEVICE_HEADERS
+from rivermouth.local.machine.router import HEADERS as DEVICE_HEADERS
+from rivermouth.local.sources import pip
 from rivermouth.local.sources.transfer import REFUSALS
 from rivermouth.observe import Metrics
 from rivermouth.providers.quirks import QUIRKS

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rivermouth.local.registry import Registry
+from rivermouth.local.models.registry import Registry
 from tests.cli.asking import Cli
 from tests.local.asking import install
 from tests.running import Running, running

@@ -13,7 +13,7 @@ from rivermouth.cli.chat import PIPED_TOKENS, asked, chosen, is_local
 from rivermouth.cli.client import Client
 from rivermouth.config import Config, ServerConfig
 from rivermouth.ir.reply import ModelInfo
-from rivermouth.local.registry import Registry
+from rivermouth.local.models.registry import Registry
 from rivermouth.wire import json
 from tests.cli.asking import Cli, Terminal, on_terminal, run
 from tests.cli.test_client import DONE, chunk

@@ -17,7 +17,7 @@ from rivermouth.cli import demo
 from rivermouth.cli.demo import FALLEN_BACK, HONEST, MODEL, shown, timing, ways
 from rivermouth.cli.term import own_name
 from rivermouth.config import Config, ServerConfig
-from rivermouth.local.registry import Registry
+from rivermouth.local.models.registry import Registry
 from tests.cli.asking import on_terminal, run
 from tests.local.asking import install
 from tests.promises import DOCS

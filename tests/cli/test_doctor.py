@@ -17,8 +17,8 @@ from rivermouth.cli.places import announced
 from rivermouth.config import Config, ProviderConfig, ServerConfig, load
 from rivermouth.ir.events import TextDelta
 from rivermouth.ir.request import Message, Request, Role, Text
-from rivermouth.local import history
-from rivermouth.local.registry import Registry
+from rivermouth.local.machine import history
+from rivermouth.local.models.registry import Registry
 from rivermouth.secrets import Secret
 from rivermouth.store.datadir import LOCK, DataDir
 from rivermouth.wire import json

@@ -9,9 +9,9 @@ import pytest
 from rivermouth.cli import certify, doctor
 from rivermouth.cli.certify import MEDIA, NUMBERS, Run, Timed, judged
 from rivermouth.cli.engine_probe import Probe
-from rivermouth.local import history
-from rivermouth.local.registry import Registry
-from rivermouth.local.router import EXECUTION_HEADER
+from rivermouth.local.machine import history
+from rivermouth.local.machine.router import EXECUTION_HEADER
+from rivermouth.local.models.registry import Registry
 from rivermouth.store.datadir import DataDir
 from rivermouth.wire import json
 from tests.cli.asking import Cli

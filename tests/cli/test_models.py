@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from rivermouth.local.registry import Registry
+from rivermouth.local.models.registry import Registry
 from rivermouth.wire import json
 from tests.cli.asking import COMMAND, Cli, environment, on_terminal, run
 from tests.local.asking import install

@@ -15,7 +15,7 @@ from rivermouth.cli.serve import FIRST_STEPS, address, wanted_at_once, welcome
 from rivermouth.cli.term import Exit
 from rivermouth.config import Config, HttpConfig, ProviderConfig, ServerConfig
 from rivermouth.config.schema import LocalConfig
-from rivermouth.local.registry import Registry
+from rivermouth.local.models.registry import Registry
 from rivermouth.secrets import Secret
 from rivermouth.store.datadir import DataDir
 from tests import running as real

@@ -9,10 +9,10 @@ from pathlib import Path
 from rivermouth.ir.events import Event, Finish, TextDelta, Usage
 from rivermouth.ir.grammar import Grammar
 from rivermouth.ir.request import Message, Request, Role, Text
-from rivermouth.local.names import parse_name
+from rivermouth.local.models.names import parse_name
+from rivermouth.local.models.registry import Manifest, Model, Registry, sha256_of
+from rivermouth.local.models.support import inspect
 from rivermouth.local.provider import LocalProvider, LocalUpstream
-from rivermouth.local.registry import Manifest, Model, Registry, sha256_of
-from rivermouth.local.support import inspect
 
 
 def install(registry: Registry, name: str, path: Path, **said: str) -> Model:

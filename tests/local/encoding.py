@@ -10,10 +10,10 @@ import numpy as np
 
 from rivermouth.ir.reply import EmbedReply
 from rivermouth.ir.request import EmbedRequest
-from rivermouth.local.names import parse_name
+from rivermouth.local.models.names import parse_name
+from rivermouth.local.models.registry import Manifest, Model, ModelFile, Registry, digest_of, sha256_of
+from rivermouth.local.models.safetensors import inspect_embedding
 from rivermouth.local.provider import LocalProvider
-from rivermouth.local.registry import Manifest, Model, ModelFile, Registry, digest_of, sha256_of
-from rivermouth.local.safetensors import inspect_embedding
 from tests.tiny_bert import ids_of, vector_of
 
 

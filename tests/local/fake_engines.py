@@ -13,11 +13,11 @@ from typing import cast
 import msgspec
 
 from rivermouth.ir.errors import ApiError
-from rivermouth.local.names import parse_name
-from rivermouth.local.pool import EnginePool, Limits
-from rivermouth.local.process import EngineProcess, EngineSpec
-from rivermouth.local.registry import Manifest, Model
-from rivermouth.local.router import WITHIN, Route
+from rivermouth.local.inference.process import EngineProcess, EngineSpec
+from rivermouth.local.machine.pool import EnginePool, Limits
+from rivermouth.local.machine.router import WITHIN, Route
+from rivermouth.local.models.names import parse_name
+from rivermouth.local.models.registry import Manifest, Model
 
 
 def model_of(name: str) -> Model:

@@ -9,9 +9,9 @@ import zipfile
 from contextlib import suppress
 from pathlib import Path
 
-from rivermouth.local.catalog import Entry, WantedFile, WheelSource
-from rivermouth.local.names import parse_name
-from rivermouth.local.registry import sha256_of
+from rivermouth.local.models.catalog import Entry, WantedFile, WheelSource
+from rivermouth.local.models.names import parse_name
+from rivermouth.local.models.registry import sha256_of
 
 PACKAGE = "rivermouth-tiny-parcel"
 VERSION = "1.0"

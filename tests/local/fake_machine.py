@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import msgspec
 
-from rivermouth.local.devices import Devices, Seen
-from rivermouth.local.process import EngineProcess
+from rivermouth.local.inference.process import EngineProcess
+from rivermouth.local.inference.spec import Spec
+from rivermouth.local.machine.devices import Devices, Seen
 from rivermouth.local.provider import LocalProvider
-from rivermouth.local.spec import Spec
 
 
 def fake_devices(*names: str) -> Devices:

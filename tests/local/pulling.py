@@ -6,10 +6,10 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from itertools import groupby
 
-from rivermouth.local.catalog import Entry
-from rivermouth.local.pull import MANIFEST, SUCCESS, VERIFYING, Puller, PullProgress
-from rivermouth.local.registry import Registry
+from rivermouth.local.models.catalog import Entry
+from rivermouth.local.models.registry import Registry
 from rivermouth.local.sources.gathered import Clocks, Orders
+from rivermouth.local.sources.pull import MANIFEST, SUCCESS, VERIFYING, Puller, PullProgress
 
 HASTY = Clocks(connect_s=5.0, silence_s=5.0, tries=3, pause_s=0.0)
 

@@ -10,9 +10,9 @@ import pytest
 from rivermouth.compose import local_provider
 from rivermouth.config import Config, LocalConfig
 from rivermouth.ir.errors import ApiError
+from rivermouth.local.models.references import Pulls
 from rivermouth.local.provider import LocalProvider, Wishes
-from rivermouth.local.pull import MANIFEST
-from rivermouth.local.references import Pulls
+from rivermouth.local.sources.pull import MANIFEST
 from rivermouth.store.datadir import DataDir
 
 pytestmark = pytest.mark.anyio

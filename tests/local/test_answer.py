@@ -12,8 +12,8 @@ from rivermouth.ir.events import Event, Finish, PartKind, Reason, Start
 from rivermouth.ir.fold import Fold
 from rivermouth.ir.grammar import Grammar
 from rivermouth.ir.request import Reasoning, Text, ToolCall
-from rivermouth.local.answer import HELD_CAP_CHARS, Answer
-from rivermouth.local.families import (
+from rivermouth.local.words.answer import HELD_CAP_CHARS, Answer
+from rivermouth.local.words.families import (
     MARKS,
     Calls,
     Family,

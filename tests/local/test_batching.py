@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rivermouth.local.batching import BatchingPipeline, block_of, blocks_for
+from rivermouth.local.inference.batching import BatchingPipeline, block_of, blocks_for
 
 
 class FakeHandle:

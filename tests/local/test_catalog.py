@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rivermouth.config.problems import ConfigError
-from rivermouth.local.catalog import (
+from rivermouth.local.models.catalog import (
     CATALOG,
     SMOLLM2,
     CatalogError,
@@ -17,9 +17,9 @@ from rivermouth.local.catalog import (
     load_catalog,
     read_catalog,
 )
-from rivermouth.local.licenses import Terms
-from rivermouth.local.names import parse_name
-from rivermouth.local.registry import is_sha256
+from rivermouth.local.models.licenses import Terms
+from rivermouth.local.models.names import parse_name
+from rivermouth.local.models.registry import is_sha256
 
 DIGEST = "ab" * 32
 WEB = f"""

@@ -9,9 +9,9 @@ from typing import cast
 import pytest
 
 from rivermouth.ir.errors import Kind
-from rivermouth.local.child import PROMPT_CAP_TOKENS, STEP_TOKENS, Engine, serve, unfit
-from rivermouth.local.commands import Commands, Taken, Unreadable
-from rivermouth.local.protocol import Beat, Began, Cancel, Delta, Done, Failed, Generate, Load, Word
+from rivermouth.local.inference.child import PROMPT_CAP_TOKENS, STEP_TOKENS, Engine, serve, unfit
+from rivermouth.local.inference.commands import Commands, Taken, Unreadable
+from rivermouth.local.words.protocol import Beat, Began, Cancel, Delta, Done, Failed, Generate, Load, Word
 
 
 def done(identity: int, reason: str) -> Done:
@@ -145,7 +145,7 @@ def test_which_prompts_fit(tokens: int, context: int, code: str | None) -> None:
 
 def test_the_engine_s_telemetry_is_not_loaded() -> None:
     program = (
-        "import sys; from rivermouth.local.child import _import_engine; _import_engine();"
+        "import sys; from rivermouth.local.inference.child import _import_engine; _import_engine();"
         "print([n for n, m in sys.modules.items() if n.startswith('openvino_telemetry') and m is not None])"
     )
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, text=True)

@@ -6,9 +6,9 @@ import os
 
 import pytest
 
-from rivermouth.local.commands import HEAD_BYTES, CommandReader, Commands, Unreadable
-from rivermouth.local.process import line_of
-from rivermouth.local.protocol import LINE_CAP_BYTES, Cancel, Generate, Load
+from rivermouth.local.inference.commands import HEAD_BYTES, CommandReader, Commands, Unreadable
+from rivermouth.local.inference.process import line_of
+from rivermouth.local.words.protocol import LINE_CAP_BYTES, Cancel, Generate, Load
 from tests.every_way import every_way
 
 ASK = Generate(id=7, prompt="é\u2028", context_tokens=8, stop=("a\nb",))

@@ -10,7 +10,7 @@ import pytest
 
 from rivermouth.ir.errors import ApiError, Kind
 from rivermouth.ir.request import Format, Message, Request, ResponseFormat, Role, Text, ToolCall
-from rivermouth.local.pool import Limits
+from rivermouth.local.machine.pool import Limits
 from rivermouth.local.provider import LocalProvider
 from tests.local.asking import ask, asking, begin, pid_of, some_text, text_of, usage_of, whole
 from tests.tiny_gguf import SCRIPT

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from rivermouth.local.registry import Registry
+from rivermouth.local.models.registry import Registry
 from rivermouth.store.port import Status
 from rivermouth.wire import json
 from tests.engine.client import asking, calling

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from rivermouth.local import devices
-from rivermouth.local.devices import ASK_AGAIN_S, Devices, Seen, ask_engine, look
+from rivermouth.local.machine import devices
+from rivermouth.local.machine.devices import ASK_AGAIN_S, Devices, Seen, ask_engine, look
 
 pytestmark = pytest.mark.anyio
 

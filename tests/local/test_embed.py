@@ -15,12 +15,12 @@ import pytest
 from rivermouth.ir.errors import ApiError, Kind, WireError
 from rivermouth.ir.request import EmbedRequest, Local
 from rivermouth.local.embedding.work import HANDFUL_BYTES, HANDFUL_TEXTS, INPUTS_CAP, handfuls
-from rivermouth.local.generation import Embedding, Generation
-from rivermouth.local.pool import Limits
-from rivermouth.local.process import EngineProcess
-from rivermouth.local.protocol import Delta, Done, Embed, Embedded, Failed, Vectors
+from rivermouth.local.inference.generation import Embedding, Generation
+from rivermouth.local.inference.process import EngineProcess
+from rivermouth.local.inference.spec import EncoderSpec
+from rivermouth.local.machine.pool import Limits
 from rivermouth.local.provider import LocalProvider, model_info
-from rivermouth.local.spec import EncoderSpec
+from rivermouth.local.words.protocol import Delta, Done, Embed, Embedded, Failed, Vectors
 from tests.local.asking import asking, install, pid_of
 from tests.local.encoding import assert_vectors, embed, embedding, install_encoder
 from tests.tiny_bert import TOKENS, WIDTH, build

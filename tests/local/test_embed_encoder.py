@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 import tokenizers
 
-from rivermouth.local.commands import Commands, Taken, Unreadable
 from rivermouth.local.embedding.batches import STEP_TEXTS, Item
 from rivermouth.local.embedding.child import serve
 from rivermouth.local.embedding.encoder import Encoder, padded
 from rivermouth.local.embedding.tokens import load_tokenizer
-from rivermouth.local.protocol import Cancel, Embed, Embedded, Failed, Generate, LoadEncoder, Vectors, Word
+from rivermouth.local.inference.commands import Commands, Taken, Unreadable
+from rivermouth.local.words.protocol import Cancel, Embed, Embedded, Failed, Generate, LoadEncoder, Vectors, Word
 from tests.tiny_bert import CLS, SEP, TOKENS, VOCABULARY, build, ids_of
 
 SEA = VOCABULARY.index("sea")

@@ -9,7 +9,7 @@ import pytest
 
 from rivermouth.ir.errors import ApiError, Kind
 from rivermouth.local.provider import LocalProvider
-from rivermouth.local.pull import SUCCESS
+from rivermouth.local.sources.pull import SUCCESS
 from tests.local.encoding import embed, embedding
 
 pytestmark = [pytest.mark.anyio, pytest.mark.network, pytest.mark.timeout(300)]

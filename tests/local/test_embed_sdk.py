@@ -14,7 +14,7 @@ import ollama
 import openai
 import pytest
 
-from rivermouth.local.registry import Registry
+from rivermouth.local.models.registry import Registry
 from rivermouth.store.port import Status
 from tests.local.asking import install
 from tests.local.encoding import install_encoder

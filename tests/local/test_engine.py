@@ -26,10 +26,10 @@ from rivermouth.ir.request import (
     Tool,
     ToolChoice,
 )
-from rivermouth.local.pool import Limits
-from rivermouth.local.process import EngineProcess, EngineSpec
+from rivermouth.local.inference.process import EngineProcess, EngineSpec
+from rivermouth.local.machine.pool import Limits
+from rivermouth.local.models.registry import Registry
 from rivermouth.local.provider import LocalProvider, model_info
-from rivermouth.local.registry import Registry
 from tests.local.asking import ask, asking, begin, install, pid_of, some_text, text_of, usage_of, whole
 from tests.local.test_sampling import GOOD_SCHEMAS
 from tests.tiny_gguf import SCRIPT, TEXT, build

@@ -26,7 +26,7 @@ from rivermouth.ir.request import (
     ToolChoice,
     ToolResult,
 )
-from rivermouth.local.places import Limits
+from rivermouth.local.machine.places import Limits
 from rivermouth.local.provider import LocalProvider, model_info
 from tests.local import templates
 from tests.local.asking import ask, asking, begin, install, usage_of, whole

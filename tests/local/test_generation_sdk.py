@@ -12,7 +12,7 @@ import ollama
 import openai
 import pytest
 
-from rivermouth.local.registry import Registry
+from rivermouth.local.models.registry import Registry
 from rivermouth.store.port import Status
 from tests.local.asking import install
 from tests.local.test_generation import MODELS, OSLO

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rivermouth.local.gguf import GgufError, Items, read_gguf
-from rivermouth.local.support import Unsupported, facts_of, inspect, parameters_label
+from rivermouth.local.models.gguf import GgufError, Items, read_gguf
+from rivermouth.local.models.support import Unsupported, facts_of, inspect, parameters_label
 from tests.tiny_gguf import ALIGNMENT, TEMPLATE, assemble, build, key, text
 
 

@@ -12,8 +12,8 @@ import pytest
 
 from rivermouth.ir.errors import ApiError, Kind
 from rivermouth.ir.request import EmbedRequest, Request
-from rivermouth.local.places import SlotLease
-from rivermouth.local.router import HEADERS, WITHIN, Route
+from rivermouth.local.machine.places import SlotLease
+from rivermouth.local.machine.router import HEADERS, WITHIN, Route
 from rivermouth.providers.provider import NOTHING, Batch, Lease, Onward
 from tests.engine.client import Answer, asking
 from tests.engine.lab import DEADLINE_S, Lab, lab

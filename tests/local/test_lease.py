@@ -10,8 +10,8 @@ from typing import Final
 
 import pytest
 
-from rivermouth.local.pool import Limits, SlotLease
-from rivermouth.local.router import WITHIN, Route
+from rivermouth.local.machine.pool import Limits, SlotLease
+from rivermouth.local.machine.router import WITHIN, Route
 from rivermouth.routing.attempts import BACKOFF_MAX_S
 from rivermouth.store.port import Status
 from tests.engine.client import connected

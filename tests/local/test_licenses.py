@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from rivermouth.ir.errors import Kind
-from rivermouth.local.catalog import Entry
-from rivermouth.local.licenses import OPEN, Accepted, LicenseRefused, Licenses, Terms
-from rivermouth.local.references import file_entry
-from rivermouth.local.registry import Registry
+from rivermouth.local.models.catalog import Entry
+from rivermouth.local.models.licenses import OPEN, Accepted, LicenseRefused, Licenses, Terms
+from rivermouth.local.models.references import file_entry
+from rivermouth.local.models.registry import Registry
 from tests.local.pulling import frames_of, nothing_left, puller_of
 
 GEMMA = Terms(license="Gemma", model="gemma:270m", url="https://host.example/terms")

@@ -11,14 +11,14 @@ import msgspec
 import pytest
 
 from rivermouth.ir.errors import ApiError
-from rivermouth.local import converted
-from rivermouth.local.names import parse_name
-from rivermouth.local.openvino_ir import inspect_ir
-from rivermouth.local.process import EngineProcess
-from rivermouth.local.protocol import Generate
+from rivermouth.local.inference import converted
+from rivermouth.local.inference.process import EngineProcess
+from rivermouth.local.inference.spec import EngineSpec
+from rivermouth.local.models.names import parse_name
+from rivermouth.local.models.openvino_ir import inspect_ir
+from rivermouth.local.models.registry import Manifest, ModelFile, digest_of, sha256_of
 from rivermouth.local.provider import LocalProvider
-from rivermouth.local.registry import Manifest, ModelFile, digest_of, sha256_of
-from rivermouth.local.spec import EngineSpec
+from rivermouth.local.words.protocol import Generate
 from rivermouth.wire import json
 from tests.local.asking import ask, asking, text_of, usage_of
 from tests.tiny_gguf import TEXT, build

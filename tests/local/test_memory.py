@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from rivermouth.ir.errors import Kind
-from rivermouth.local.memory import (
+from rivermouth.local.machine.memory import (
     BASE_BYTES,
     LEAST_TOKENS,
     MARGIN_TOKENS,

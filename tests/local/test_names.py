@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rivermouth.ir.errors import ApiError, Kind
-from rivermouth.local.names import ModelName, is_file_name, parse_name
+from rivermouth.local.models.names import ModelName, is_file_name, parse_name
 
 
 def test_a_name_alone_means_latest() -> None:

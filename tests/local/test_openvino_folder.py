@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from rivermouth.ir.errors import ApiError
+from rivermouth.local.models.references import file_entry
 from rivermouth.local.provider import LocalProvider
-from rivermouth.local.references import file_entry
 from rivermouth.wire import json
 from tests.local.asking import ask, asking, begin, some_text, text_of, whole
 from tests.local.pulling import rest_of

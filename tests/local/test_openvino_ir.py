@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rivermouth.local.openvino_ir import LONGEST_TOKEN_BYTES, IrError, inspect_ir
+from rivermouth.local.models.openvino_ir import LONGEST_TOKEN_BYTES, IrError, inspect_ir
 from rivermouth.wire import json
 from tests.tiny_ir import CONFIG, TEMPLATE, ir_files, network, write_ir
 

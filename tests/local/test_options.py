@@ -18,9 +18,9 @@ from rivermouth.dialects import discover
 from rivermouth.dialects.dialect import Operation
 from rivermouth.ir.errors import ApiError
 from rivermouth.ir.request import Request, check_translatable
-from rivermouth.local.plan import plan_of
-from rivermouth.local.protocol import Decoding, Generate
-from rivermouth.local.registry import Manifest
+from rivermouth.local.models.registry import Manifest
+from rivermouth.local.words.plan import plan_of
+from rivermouth.local.words.protocol import Decoding, Generate
 from tests.in_turn import in_turn
 from tests.local import templates
 

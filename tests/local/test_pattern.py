@@ -11,8 +11,8 @@ import pytest
 from rivermouth.ir.errors import ApiError, Kind
 from rivermouth.ir.events import Finish, Reason
 from rivermouth.ir.request import Format, Local, ResponseFormat, Sampling, Tool, check_translatable
-from rivermouth.local.pattern import CHARS_CAP, pattern_text
 from rivermouth.local.provider import LocalProvider
+from rivermouth.local.words.pattern import CHARS_CAP, pattern_text
 from tests.in_turn import in_turn
 from tests.local.asking import ask, asking, begin, install, text_of
 from tests.tiny_gguf import build

@@ -24,13 +24,13 @@ from rivermouth.ir.request import (
     ToolChoice,
     ToolResult,
 )
-from rivermouth.local.detokenize import Detokenizer, spelling
-from rivermouth.local.families import MARKS, Calls, Family
-from rivermouth.local.offer import Offer, offer_of
-from rivermouth.local.plan import Plan, plan_of, thoughts_of
-from rivermouth.local.prompt import MISTRAL_ID_CHARS, turns_of
-from rivermouth.local.protocol import CallSchema, Turn
-from rivermouth.local.schema import call_schemas
+from rivermouth.local.inference.detokenize import Detokenizer, spelling
+from rivermouth.local.words.families import MARKS, Calls, Family
+from rivermouth.local.words.offer import Offer, offer_of
+from rivermouth.local.words.plan import Plan, plan_of, thoughts_of
+from rivermouth.local.words.prompt import MISTRAL_ID_CHARS, turns_of
+from rivermouth.local.words.protocol import CallSchema, Turn
+from rivermouth.local.words.schema import call_schemas
 from tests.local import templates
 from tests.local.asking import asking
 from tests.local.test_options import MANIFEST

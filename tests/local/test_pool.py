@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from rivermouth.ir.errors import ApiError, Kind
-from rivermouth.local.places import Queue, Waiting
-from rivermouth.local.pool import CRASH_WINDOW_S, CRASHES
+from rivermouth.local.machine.places import Queue, Waiting
+from rivermouth.local.machine.pool import CRASH_WINDOW_S, CRASHES
 from tests.local.fake_engines import CPU, GPU, NPU, A, B, C, World
 
 pytestmark = pytest.mark.anyio

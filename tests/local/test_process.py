@@ -15,10 +15,10 @@ import msgspec
 import pytest
 
 from rivermouth.ir.errors import ApiError, Kind
-from rivermouth.local.process import Crash, EngineProcess, EngineSpec, child_environment, exit_words
-from rivermouth.local.protocol import LINE_CAP_BYTES, Generate
+from rivermouth.local.inference.process import Crash, EngineProcess, EngineSpec, child_environment, exit_words
+from rivermouth.local.inference.stdio import native_reason
 from rivermouth.local.provider import LocalProvider
-from rivermouth.local.stdio import native_reason
+from rivermouth.local.words.protocol import LINE_CAP_BYTES, Generate
 from tests.local.asking import asking
 
 pytestmark = pytest.mark.anyio
@@ -185,7 +185,7 @@ async def test_a_request_too_long_for_its_line_is_refused_and_costs_nobody(local
             assert (refused.value.kind, refused.value.code) == (Kind.TOO_LARGE, "request_too_large")
         assert engine.statistics()["live"] == 0
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("rivermouth.local.process.LINE_CAP_BYTES", 1 << 30)
+            patch.setattr("rivermouth.local.inference.process.LINE_CAP_BYTES", 1 << 30)
             unreadable = engine.generate(wanted, timeout_s=10)
         good = engine.generate(Generate(id=0, prompt="x", context_tokens=2048, max_tokens=1), timeout_s=10)
         with pytest.raises(ApiError) as failed:
@@ -198,7 +198,7 @@ async def test_a_request_too_long_for_its_line_is_refused_and_costs_nobody(local
 async def test_native_code_may_print_what_it_likes() -> None:
     """After the descriptor is taken away, neither Python's nor C's stdout reaches the protocol."""
     program = (
-        "import os; from rivermouth.local.stdio import own_stdout; out = own_stdout();"
+        "import os; from rivermouth.local.inference.stdio import own_stdout; out = own_stdout();"
         "print('noise', flush=True); os.write(1, b'more noise'); os.write(out, b'protocol')"
     )
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
@@ -222,7 +222,7 @@ async def test_the_engine_dies_with_the_server(files: dict[str, Path]) -> None:
     program = (
         "import asyncio, os, sys\n"
         "from pathlib import Path\n"
-        "from rivermouth.local.process import EngineProcess, EngineSpec\n"
+        "from rivermouth.local.inference.process import EngineProcess, EngineSpec\n"
         "async def main():\n"
         "    spec = EngineSpec(path=Path(sys.argv[1]), context_tokens=2048, end_tokens=(2,))\n"
         "    engine = await EngineProcess.start(spec)\n"

@@ -15,12 +15,12 @@ import msgspec
 import pytest
 
 from rivermouth.ir.errors import ApiError, Kind
-from rivermouth.local import blocks
-from rivermouth.local.catalog import Entry, WantedFile, WheelSource
-from rivermouth.local.pip import FAILURES, failure
-from rivermouth.local.pull import MANIFEST, VERIFYING, PullProgress, add_frame
-from rivermouth.local.registry import Registry, sha256_of
+from rivermouth.local.models.catalog import Entry, WantedFile, WheelSource
+from rivermouth.local.models.registry import Registry, sha256_of
+from rivermouth.local.sources import blocks
 from rivermouth.local.sources.gathered import Orders
+from rivermouth.local.sources.pip import FAILURES, failure
+from rivermouth.local.sources.pull import MANIFEST, VERIFYING, PullProgress, add_frame
 from tests.local.embedding_folder import embedding_folder
 from tests.local.fake_index import FakeIndex, build_wheel, entry_of
 from tests.local.pulling import check_frames, frames_of, nothing_left, puller_of

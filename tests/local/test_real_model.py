@@ -9,9 +9,9 @@ import pytest
 from rivermouth.ir.errors import ApiError, Kind
 from rivermouth.ir.events import Finish, Reason
 from rivermouth.ir.request import Sampling
-from rivermouth.local.catalog import SMOLLM2
+from rivermouth.local.models.catalog import SMOLLM2
 from rivermouth.local.provider import LocalProvider
-from rivermouth.local.pull import SUCCESS
+from rivermouth.local.sources.pull import SUCCESS
 from tests.local.asking import ask, asking, text_of
 
 pytestmark = [pytest.mark.anyio, pytest.mark.network, pytest.mark.timeout(300)]

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rivermouth.ir.errors import ApiError, Kind
-from rivermouth.local.catalog import CATALOG, FileSource, HubSource, WebSource, url_problem
-from rivermouth.local.names import parse_name
-from rivermouth.local.references import Pulls, client_entry, file_entry, hub_entry, operator_entry, scheme_of
+from rivermouth.local.models.catalog import CATALOG, FileSource, HubSource, WebSource, url_problem
+from rivermouth.local.models.names import parse_name
+from rivermouth.local.models.references import Pulls, client_entry, file_entry, hub_entry, operator_entry, scheme_of
 
 COMMIT = "a" * 40
 DIGEST = "ab" * 32

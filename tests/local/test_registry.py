@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from rivermouth.ir.errors import ApiError, Kind
-from rivermouth.local.names import parse_name
-from rivermouth.local.registry import Manifest, Model, ModelFile, Registry, digest_of
+from rivermouth.local.models.names import parse_name
+from rivermouth.local.models.registry import Manifest, Model, ModelFile, Registry, digest_of
 from tests.local.asking import install
 
 

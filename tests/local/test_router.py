@@ -7,7 +7,7 @@ from itertools import combinations, product
 import pytest
 
 from rivermouth.ir.errors import ApiError, Kind
-from rivermouth.local.router import (
+from rivermouth.local.machine.router import (
     BUSY,
     CHAIN,
     DRIVERS,

@@ -10,12 +10,10 @@ import msgspec
 import pytest
 
 from rivermouth.ir.errors import ApiError, Kind
-from rivermouth.local.devices import Devices, Seen
-from rivermouth.local.places import SlotLease
-from rivermouth.local.placing import CANNOT_LOAD, LEFT_ALONE_S, Placing
-from rivermouth.local.provider import LocalProvider
-from rivermouth.local.registry import Model
-from rivermouth.local.router import (
+from rivermouth.local.machine.devices import Devices, Seen
+from rivermouth.local.machine.places import SlotLease
+from rivermouth.local.machine.placing import CANNOT_LOAD, LEFT_ALONE_S, Placing
+from rivermouth.local.machine.router import (
     BUSY,
     CONTEXT_HEADER,
     COUNT_HEADER,
@@ -26,6 +24,8 @@ from rivermouth.local.router import (
     WITHIN,
     Route,
 )
+from rivermouth.local.models.registry import Model
+from rivermouth.local.provider import LocalProvider
 from tests.local.asking import asking, begin, install, text_of, whole
 from tests.local.fake_engines import A, B, World, on
 from tests.local.fake_machine import fake_devices, fake_start

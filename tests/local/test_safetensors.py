@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from rivermouth.local.openvino_ir import IrError
-from rivermouth.local.safetensors import HEADER_CAP_BYTES, inspect_embedding
+from rivermouth.local.models.openvino_ir import IrError
+from rivermouth.local.models.safetensors import HEADER_CAP_BYTES, inspect_embedding
 from rivermouth.wire import json
 from tests.local.embedding_folder import CONFIG, TABLE, WIDTH, embedding_folder, weights
 

@@ -21,10 +21,10 @@ from rivermouth.ir.request import (
     ToolCall,
     ToolResult,
 )
-from rivermouth.local.prompt import PREFIXES, raw_prompt, role_prefixed, turns_of
-from rivermouth.local.protocol import Decoding, Turn
-from rivermouth.local.sampling import IGNORED, SEEDS, TOP_K_MAX, decoding_of
-from rivermouth.local.schema import schema_text
+from rivermouth.local.words.prompt import PREFIXES, raw_prompt, role_prefixed, turns_of
+from rivermouth.local.words.protocol import Decoding, Turn
+from rivermouth.local.words.sampling import IGNORED, SEEDS, TOP_K_MAX, decoding_of
+from rivermouth.local.words.schema import schema_text
 from tests.in_turn import in_turn
 
 SEED = 1234

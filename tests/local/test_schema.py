@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from rivermouth.ir.errors import ApiError
 from rivermouth.ir.request import Format, ResponseFormat
 from rivermouth.local.provider import LocalProvider
-from rivermouth.local.schema import DEFINITIONS, DEPTH_CAP, HEADS, NOTES, TYPES, schema_text
+from rivermouth.local.words.schema import DEFINITIONS, DEPTH_CAP, HEADS, NOTES, TYPES, schema_text
 from tests.cost import assert_linear
 from tests.local.asking import ask, asking, text_of
 

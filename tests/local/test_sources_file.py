@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from rivermouth.ir.errors import ApiError, Kind
-from rivermouth.local.pull import MANIFEST
-from rivermouth.local.references import file_entry
-from rivermouth.local.registry import Registry, digest_of, sha256_of
+from rivermouth.local.models.references import file_entry
+from rivermouth.local.models.registry import Registry, digest_of, sha256_of
 from rivermouth.local.sources.gathered import Orders
+from rivermouth.local.sources.pull import MANIFEST
 from tests.local.pulling import HASTY, check_frames, frames_of, nothing_left, puller_of
 from tests.tiny_ir import ir_files, write_ir
 

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from rivermouth.ir.errors import ApiError, Kind
-from rivermouth.local import partials
-from rivermouth.local.licenses import LicenseRefused, Licenses
-from rivermouth.local.pull import Puller
-from rivermouth.local.references import Pulls, hub_entry
-from rivermouth.local.registry import Registry
+from rivermouth.local.models.licenses import LicenseRefused, Licenses
+from rivermouth.local.models.references import Pulls, hub_entry
+from rivermouth.local.models.registry import Registry
+from rivermouth.local.sources import partials
 from rivermouth.local.sources.gathered import Orders
+from rivermouth.local.sources.pull import Puller
 from tests.local.fake_hub import COMMIT, REPOSITORY, FakeHub
 from tests.local.fake_web import Served
 from tests.local.pulling import HASTY, check_frames, frames_of, nothing_left, parts, puller_of, until_some_arrived

@@ -12,12 +12,12 @@ import msgspec
 import pytest
 
 from rivermouth.ir.errors import ApiError, Kind
-from rivermouth.local import blocks, partials
-from rivermouth.local.catalog import Entry
-from rivermouth.local.partials import Partial
-from rivermouth.local.references import web_entry
-from rivermouth.local.registry import Registry, sha256_of
+from rivermouth.local.models.catalog import Entry
+from rivermouth.local.models.references import web_entry
+from rivermouth.local.models.registry import Registry, sha256_of
+from rivermouth.local.sources import blocks, partials
 from rivermouth.local.sources.gathered import Orders
+from rivermouth.local.sources.partials import Partial
 from rivermouth.local.sources.transfer import REDIRECTS_CAP, REFUSALS, redirected
 from tests.local.fake_web import FakeWeb, Served
 from tests.local.pulling import (

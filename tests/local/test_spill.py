@@ -11,8 +11,8 @@ from typing import Final
 import msgspec
 import pytest
 
-from rivermouth.local.places import SlotLease
-from rivermouth.local.router import WITHIN, Route
+from rivermouth.local.machine.places import SlotLease
+from rivermouth.local.machine.router import WITHIN, Route
 from rivermouth.routing.attempts import BACKOFF_S
 from tests.engine.client import asking
 from tests.engine.lab import DEADLINE_S, Lab

@@ -3,7 +3,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from rivermouth.local import stages
+from rivermouth.local.models import stages
 
 
 def test_a_stage_stays_as_long_as_its_process_and_everything_else_of_the_name_goes(tmp_path: Path) -> None:

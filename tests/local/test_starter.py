@@ -11,11 +11,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from rivermouth.ir.errors import ApiError
-from rivermouth.local import history
-from rivermouth.local.process import EngineProcess
-from rivermouth.local.protocol import Generate
-from rivermouth.local.spec import EncoderSpec, EngineSpec, load_command, precision
-from rivermouth.local.starter import BACKOFF_CAP_S, Row, Starter, need_of, wait_s, way_of
+from rivermouth.local.inference.process import EngineProcess
+from rivermouth.local.inference.spec import EncoderSpec, EngineSpec, load_command, precision
+from rivermouth.local.machine import history
+from rivermouth.local.machine.starter import BACKOFF_CAP_S, Row, Starter, need_of, wait_s, way_of
+from rivermouth.local.words.protocol import Generate
 
 pytestmark = pytest.mark.anyio
 

@@ -9,10 +9,10 @@ from types import ModuleType
 
 import pytest
 
-from rivermouth.local import converted
-from rivermouth.local.child import Engine
-from rivermouth.local.protocol import Began, Delta, Done, Failed, Generate, Load, Word
-from rivermouth.local.spec import EngineSpec, load_command
+from rivermouth.local.inference import converted
+from rivermouth.local.inference.child import Engine
+from rivermouth.local.inference.spec import EngineSpec, load_command
+from rivermouth.local.words.protocol import Began, Delta, Done, Failed, Generate, Load, Word
 from tests.local import fake_genai
 from tests.local.fake_genai import LLMPipeline
 

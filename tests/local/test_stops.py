@@ -7,8 +7,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rivermouth.local.detokenize import CONTEXT_TOKENS, WINDOW_TOKENS, Detokenizer
-from rivermouth.local.stops import StopFilter
+from rivermouth.local.inference.detokenize import CONTEXT_TOKENS, WINDOW_TOKENS, Detokenizer
+from rivermouth.local.words.stops import StopFilter
 
 ALPHABET = st.text("ab", max_size=12)
 STOPS = st.lists(st.text("ab", min_size=1, max_size=4), max_size=3).map(tuple)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rivermouth.local.watch import LOOKS, Verdict, judge, look_every_s
+from rivermouth.local.inference.watch import LOOKS, Verdict, judge, look_every_s
 
 
 @pytest.mark.parametrize(

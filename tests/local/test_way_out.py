@@ -12,12 +12,12 @@ import pytest
 
 from rivermouth.config.load import parse
 from rivermouth.ir.errors import ApiError, Kind
-from rivermouth.local.catalog import HubSource
-from rivermouth.local.pip import PROXY_NAMES, way_out
-from rivermouth.local.references import web_entry
-from rivermouth.local.registry import Registry
+from rivermouth.local.models.catalog import HubSource
+from rivermouth.local.models.references import web_entry
+from rivermouth.local.models.registry import Registry
 from rivermouth.local.sources.gathered import Orders
 from rivermouth.local.sources.hub import list_repository
+from rivermouth.local.sources.pip import PROXY_NAMES, way_out
 from rivermouth.providers.outbound import FROM_ENVIRONMENT, Outbound, configured
 from rivermouth.secrets import Secret
 from tests.engine.tls import self_signed

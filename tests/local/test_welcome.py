@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from rivermouth.local.catalog import CATALOG, SMOLLM2, Catalog, Entry, FileSource, WantedFile
-from rivermouth.local.names import parse_name
-from rivermouth.local.references import Pulls
-from rivermouth.local.welcome import first_offer
+from rivermouth.local.models.catalog import CATALOG, SMOLLM2, Catalog, Entry, FileSource, WantedFile
+from rivermouth.local.models.names import parse_name
+from rivermouth.local.models.references import Pulls
+from rivermouth.local.models.welcome import first_offer
 
 BIG = SMOLLM2.size_bytes or 0
 

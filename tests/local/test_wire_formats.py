@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from rivermouth.local.registry import Registry
+from rivermouth.local.models.registry import Registry
 from rivermouth.wire import json
 from tests.engine.client import asking
 from tests.engine.lab import Lab, lab

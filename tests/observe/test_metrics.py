@@ -11,7 +11,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from rivermouth.ir.errors import Kind
-from rivermouth.local.places import Waiting
+from rivermouth.local.machine.places import Waiting
 from rivermouth.observe import OTHER, Metrics, watch_loop
 from rivermouth.observe.backlog import BacklogStatistics
 from rivermouth.observe.collectors import BREAKER_STATES

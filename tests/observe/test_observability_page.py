@@ -10,7 +10,7 @@ from docs.generate import EVERYTHING
 from prometheus_client.parser import text_string_to_metric_families
 
 from rivermouth.ir.errors import Kind
-from rivermouth.local.places import Queue
+from rivermouth.local.machine.places import Queue
 from rivermouth.observe import Metrics
 from rivermouth.observe.backlog import BacklogStatistics
 from rivermouth.observe.call_lines import FIELDS

@@ -15,7 +15,7 @@ import ollama
 import openai
 import pytest
 
-from rivermouth.local.registry import Registry
+from rivermouth.local.models.registry import Registry
 from tests.local.asking import install
 from tests.local.encoding import install_encoder
 from tests.promises import ROOT

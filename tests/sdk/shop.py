@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from rivermouth.local import catalog
+from rivermouth.local.models import catalog
 from tests.local.fake_index import entry_of
 
 if __name__ == "__main__":

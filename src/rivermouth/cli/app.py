@@ -135,7 +135,7 @@ def pull(
     as_json: Json = False,
 ) -> None:
     """Bring a model here: fetched, verified, named."""
-    from rivermouth.local.references import FILE, HUB, scheme_of
+    from rivermouth.local.models.references import FILE, HUB, scheme_of
 
     scheme = scheme_of(what) if file is None else FILE
     if sha256 is not None and scheme in (None, HUB):

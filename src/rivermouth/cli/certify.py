@@ -28,11 +28,11 @@ from rivermouth.cli.places import configured, data_of
 from rivermouth.cli.term import Exit, emit, fail, say, show, table
 from rivermouth.config import Config
 from rivermouth.ir.errors import ApiError, WireError
-from rivermouth.local import history
-from rivermouth.local.catalog import SMOLLM2
-from rivermouth.local.registry import Model, Registry
-from rivermouth.local.router import EXECUTION_HEADER, absent, class_of
-from rivermouth.local.starter import way_of
+from rivermouth.local.machine import history
+from rivermouth.local.machine.router import EXECUTION_HEADER, absent, class_of
+from rivermouth.local.machine.starter import way_of
+from rivermouth.local.models.catalog import SMOLLM2
+from rivermouth.local.models.registry import Model, Registry
 from rivermouth.store.datadir import DataDir
 from rivermouth.wire import json
 

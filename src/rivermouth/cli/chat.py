@@ -26,8 +26,8 @@ from rivermouth.ir.errors import ApiError
 from rivermouth.ir.events import Finish, Reason, ReasoningDelta, TextDelta
 from rivermouth.ir.reply import ModelInfo
 from rivermouth.ir.request import Message, Request, Role, Text
-from rivermouth.local.process import PROVIDER
-from rivermouth.local.registry import Registry
+from rivermouth.local.inference.process import PROVIDER
+from rivermouth.local.models.registry import Registry
 from rivermouth.secrets import Secret
 from rivermouth.store.datadir import DataDir
 

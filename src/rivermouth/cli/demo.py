@@ -30,9 +30,9 @@ from rivermouth.config import Config, scripted_asked
 from rivermouth.ir.errors import ApiError
 from rivermouth.ir.events import Finish, TextDelta, Usage
 from rivermouth.ir.request import Message, Request, Role, Sampling, Text
-from rivermouth.local.catalog import SMOLLM2
-from rivermouth.local.pull import Puller
-from rivermouth.local.registry import Registry
+from rivermouth.local.models.catalog import SMOLLM2
+from rivermouth.local.models.registry import Registry
+from rivermouth.local.sources.pull import Puller
 
 if TYPE_CHECKING:
     from rivermouth.compose import Services

@@ -42,11 +42,12 @@ from rivermouth.config import (
 )
 from rivermouth.dialects import discover
 from rivermouth.ir.errors import WireError
-from rivermouth.local import converted, history
 from rivermouth.local.embedding.store import folder_of
-from rivermouth.local.memory import free_bytes
-from rivermouth.local.process import child_environment
-from rivermouth.local.registry import Model, Registry, Scan
+from rivermouth.local.inference import converted
+from rivermouth.local.inference.process import child_environment
+from rivermouth.local.machine import history
+from rivermouth.local.machine.memory import free_bytes
+from rivermouth.local.models.registry import Model, Registry, Scan
 from rivermouth.store.datadir import LOCK, DataDir
 from rivermouth.store.port import StoreError
 from rivermouth.wire import json
@@ -295,7 +296,7 @@ def engine(said: Probe | None, *, needed: bool) -> Finding:
 def memory(models: Sequence[Model], config: Config, data: DataDir, free: int | None) -> Finding:
     """What is free, and what each model needs of it before it is loaded; more than there is, is refused then."""
     from rivermouth.compose import local_provider
-    from rivermouth.local.starter import need_of
+    from rivermouth.local.machine.starter import need_of
 
     local = local_provider(config, data)
     device = next(iter(config.local.devices), "CPU")

@@ -11,8 +11,8 @@ import msgspec
 from rivermouth.cli.places import config_path, configured, data_of
 from rivermouth.cli.term import emit, one_line, say, show, table
 from rivermouth.cli.words import UNKNOWN, ago, moment, size
-from rivermouth.local.registry import Model, Registry
-from rivermouth.local.support import parameters_label
+from rivermouth.local.models.registry import Model, Registry
+from rivermouth.local.models.support import parameters_label
 
 NS = 1_000_000_000
 
@@ -44,7 +44,7 @@ def listed(data_dir: Path | None, config_file: Path | None, *, as_json: bool) ->
 def pullable(data_dir: Path | None, config_file: Path | None, *, as_json: bool) -> None:
     """The catalogue, the operator's own entries included.  Raises `ConfigError`."""
     from rivermouth.config import Config
-    from rivermouth.local.catalog import load_catalog
+    from rivermouth.local.models.catalog import load_catalog
 
     config = configured(config_file) if config_path(config_file) is not None else Config()
     here = {model.name for model in Registry(data_of(data_dir, config_file, config).path / "models").models()}

@@ -24,14 +24,14 @@ from rivermouth.cli.places import config_path, configured, data_of
 from rivermouth.cli.term import emit, printable, say
 from rivermouth.config import Config
 from rivermouth.ir.errors import ApiError
-from rivermouth.local.catalog import Entry, load_catalog
-from rivermouth.local.licenses import LicenseRefused
-from rivermouth.local.names import DEFAULT_TAG
-from rivermouth.local.partials import Partials
-from rivermouth.local.pull import SUCCESS, Puller, PullProgress
-from rivermouth.local.references import file_entry, operator_entry
-from rivermouth.local.registry import Registry
+from rivermouth.local.models.catalog import Entry, load_catalog
+from rivermouth.local.models.licenses import LicenseRefused
+from rivermouth.local.models.names import DEFAULT_TAG
+from rivermouth.local.models.references import file_entry, operator_entry
+from rivermouth.local.models.registry import Registry
 from rivermouth.local.sources.gathered import Orders
+from rivermouth.local.sources.partials import Partials
+from rivermouth.local.sources.pull import SUCCESS, Puller, PullProgress
 from rivermouth.providers.outbound import configured as configured_way_out
 
 Screen = Callable[[PullProgress], None]

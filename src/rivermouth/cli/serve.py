@@ -19,7 +19,7 @@ from rivermouth.cli.serving import Reread, Tls, close, listening, loop_factory, 
 from rivermouth.cli.term import Exit, fail, say
 from rivermouth.cli.words import some
 from rivermouth.config import Config, apart_from, default_model_doubt, override
-from rivermouth.local.registry import Registry
+from rivermouth.local.models.registry import Registry
 from rivermouth.secrets import Secret
 from rivermouth.store.datadir import DataDir
 

@@ -14,11 +14,11 @@ from rivermouth.compose.settings import (
 )
 from rivermouth.config import Config, ProviderConfig
 from rivermouth.dialects import discover
-from rivermouth.local.catalog import load_catalog
-from rivermouth.local.places import Limits as QueueLimits
+from rivermouth.local.machine.places import Limits as QueueLimits
+from rivermouth.local.machine.starter import Starter
+from rivermouth.local.models.catalog import load_catalog
+from rivermouth.local.models.references import Pulls
 from rivermouth.local.provider import LocalProvider
-from rivermouth.local.references import Pulls
-from rivermouth.local.starter import Starter
 from rivermouth.providers.outbound import Outbound, configured
 from rivermouth.providers.provider import Provider
 from rivermouth.providers.signing import Signer

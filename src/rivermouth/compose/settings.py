@@ -14,10 +14,10 @@ from rivermouth.engine.deadlines import Limits
 from rivermouth.engine.engine import Settings
 from rivermouth.engine.logged import LogSettings
 from rivermouth.kept.terms import Terms
-from rivermouth.local.catalog import load_catalog
+from rivermouth.local.models.catalog import load_catalog
+from rivermouth.local.models.references import Pulls
+from rivermouth.local.models.welcome import first_offer
 from rivermouth.local.provider import Wishes
-from rivermouth.local.references import Pulls
-from rivermouth.local.welcome import first_offer
 from rivermouth.providers.outbound import configured
 
 LOCAL: Final = "local"

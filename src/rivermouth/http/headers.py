@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from rivermouth.local.router import HEADERS as DEVICE_HEADERS
+from rivermouth.local.machine.router import HEADERS as DEVICE_HEADERS
 
 Header = tuple[bytes, bytes]
 

@@ -19,7 +19,7 @@ from rivermouth.http.sink import AsgiSink
 from rivermouth.ir.errors import ApiError, Kind
 from rivermouth.ir.request import Request
 from rivermouth.local.provider import LocalProvider
-from rivermouth.local.pull import SUCCESS, PullProgress
+from rivermouth.local.sources.pull import SUCCESS, PullProgress
 from rivermouth.routing.catalog import NAMELESS, Catalog
 
 

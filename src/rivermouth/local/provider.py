@@ -25,25 +25,25 @@ from rivermouth.ir.events import Event, Finish, Reason, Start, Usage
 from rivermouth.ir.reply import EmbedReply, ModelInfo
 from rivermouth.ir.request import EmbedRequest, Request
 from rivermouth.ir.tokens import estimate_prompt
-from rivermouth.local.answer import Answer
-from rivermouth.local.catalog import CATALOG, Catalog
-from rivermouth.local.devices import Devices
 from rivermouth.local.embedding import store, work
-from rivermouth.local.families import Calls, family_of
-from rivermouth.local.generation import PROVIDER, Generation
-from rivermouth.local.places import KEEP_ALIVE_S, MAX_MODELS, MAX_WAITING, WAIT_S, Limits, Running, SlotLease
-from rivermouth.local.placing import Placing
-from rivermouth.local.plan import Plan, plan_of
-from rivermouth.local.pool import EnginePool
-from rivermouth.local.pull import Puller, PullProgress
-from rivermouth.local.references import Pulls
-from rivermouth.local.registry import Manifest, Model, ModelKind, Registry
-from rivermouth.local.router import NPU, NPU_PROMPT_TOKENS, class_of, headers_of
-from rivermouth.local.sampling import SEEDS
+from rivermouth.local.inference.generation import PROVIDER, Generation
+from rivermouth.local.inference.spec import STEP_S, EncoderSpec, EngineSpec, Spec, precision
+from rivermouth.local.machine.devices import Devices
+from rivermouth.local.machine.places import KEEP_ALIVE_S, MAX_MODELS, MAX_WAITING, WAIT_S, Limits, Running, SlotLease
+from rivermouth.local.machine.placing import Placing
+from rivermouth.local.machine.pool import EnginePool
+from rivermouth.local.machine.router import NPU, NPU_PROMPT_TOKENS, class_of, headers_of
+from rivermouth.local.machine.starter import KV_BYTES, Starter
+from rivermouth.local.models.catalog import CATALOG, Catalog
+from rivermouth.local.models.references import Pulls
+from rivermouth.local.models.registry import Manifest, Model, ModelKind, Registry
+from rivermouth.local.models.support import parameters_label
 from rivermouth.local.sources.gathered import PULL_CAP_BYTES, Orders
-from rivermouth.local.spec import STEP_S, EncoderSpec, EngineSpec, Spec, precision
-from rivermouth.local.starter import KV_BYTES, Starter
-from rivermouth.local.support import parameters_label
+from rivermouth.local.sources.pull import Puller, PullProgress
+from rivermouth.local.words.answer import Answer
+from rivermouth.local.words.families import Calls, family_of
+from rivermouth.local.words.plan import Plan, plan_of
+from rivermouth.local.words.sampling import SEEDS
 from rivermouth.providers.outbound import FROM_ENVIRONMENT, Outbound
 from rivermouth.providers.provider import Batch, Lease, Onward
 
@@ -241,7 +241,7 @@ class LocalProvider:
         return gone
 
     def pull(self, name: str, accept_license: str | None = None) -> AsyncGenerator[PullProgress, None]:
-        """The frames of a client's pull; see `pull.Puller`."""
+        """The frames of a client's pull; see `sources.pull.Puller`."""
         return self.puller.pull(name, accept_license)
 
     async def close(self) -> None:

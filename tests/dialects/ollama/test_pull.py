@@ -4,7 +4,7 @@ import pytest
 
 from rivermouth.dialects.ollama.pull import PullRequest, encode_progress, parse_pull
 from rivermouth.ir.errors import ApiError, Kind
-from rivermouth.local.pull import MANIFEST, SUCCESS, VERIFYING, PullProgress
+from rivermouth.local.sources.pull import MANIFEST, SUCCESS, VERIFYING, PullProgress
 from tests.dialects.ollama.case import answer, lines
 
 DIGEST = "sha256:" + "cd" * 32

@@ -34,7 +34,7 @@ from rivermouth.ir.events import (
 from rivermouth.ir.fold import fold
 from rivermouth.ir.reply import EmbedReply
 from rivermouth.ir.request import Message, Role, Text, Thinking, ToolCall, ToolResult
-from rivermouth.local.pull import MANIFEST, SUCCESS, PullProgress
+from rivermouth.local.sources.pull import MANIFEST, SUCCESS, PullProgress
 from tests.dialects.ollama.case import answer, encode, route
 from tests.dialects.ollama.test_documents import LOCAL, REMOTE
 

@@ -1,8 +1,8 @@
 """The engine process of an encoder.  Run as `python -m rivermouth.local.embedding.child PARENT`.
 
-One thread, as in `rivermouth.local.child`, and with the same rules: round and round it takes the commands that are
-there (waiting only when idle) and makes one step, so a cancel is seen between steps.  A failure of one request is its
-own; an exception out of a step ends the process, and the server starts another for the next call.
+One thread, as in `inference.child`, and with the same rules: round and round it takes the commands that are there
+(waiting only when idle) and makes one step, so a cancel is seen between steps.  A failure of one request is its own; an
+exception out of a step ends the process, and the server starts another for the next call.
 
 The process yields to others: vectors are wanted by the thousand and may wait, while the server beside it hands out the
 tokens of talks that may not.
@@ -19,13 +19,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from rivermouth.ir.errors import Kind
-from rivermouth.local.commands import Commands, Taken, Unreadable
-from rivermouth.local.protocol import Cancel, Embed, Failed, Generate, Load, LoadEncoder, Ready, Word
-from rivermouth.local.running import Send, run
-from rivermouth.local.stdio import (
+from rivermouth.local.inference.commands import Commands, Taken, Unreadable
+from rivermouth.local.inference.running import Send, run
+from rivermouth.local.inference.stdio import (
     REASON_CAP,
     without_telemetry,
 )
+from rivermouth.local.words.protocol import Cancel, Embed, Failed, Generate, Load, LoadEncoder, Ready, Word
 
 if TYPE_CHECKING:
     from rivermouth.local.embedding.encoder import Encoder

@@ -24,7 +24,7 @@ from rivermouth.local.embedding.bert import CONFIG, WEIGHTS, BertConfig, build, 
 from rivermouth.local.embedding.tokens import Cut, Tokenizer, read
 from rivermouth.local.embedding.tokens import load_tokenizer as load_tokenizer
 from rivermouth.local.embedding.weights import BadWeights, Weights
-from rivermouth.local.protocol import Embed, Embedded, Failed, Vectors, Word
+from rivermouth.local.words.protocol import Embed, Embedded, Failed, Vectors, Word
 
 # Full precision: the engine's default on some processors is coarser, and no faster for a network of this size.
 PRECISION: Final = {"INFERENCE_PRECISION_HINT": "f32"}

@@ -20,7 +20,7 @@ from typing import Any, Final
 import msgspec
 
 from rivermouth.ir.errors import WireError
-from rivermouth.local import stages
+from rivermouth.local.models import stages
 from rivermouth.wire import json
 
 FORM: Final = 1

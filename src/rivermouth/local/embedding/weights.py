@@ -1,4 +1,4 @@
-"""The numbers of a safetensors file, tensor by tensor.  What the file must be is checked in `local.safetensors`."""
+"""The numbers of a safetensors file, tensor by tensor.  What the file must be: `models.safetensors`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from rivermouth.local.safetensors import read_tensors
+from rivermouth.local.models.safetensors import read_tensors
 
 PREFIX_BYTES: Final = 8
 

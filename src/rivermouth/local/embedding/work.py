@@ -13,10 +13,10 @@ from rivermouth.ir.errors import ApiError, invalid
 from rivermouth.ir.reply import EmbedReply
 from rivermouth.ir.request import EmbedRequest
 from rivermouth.local.embedding.tokens import Cut
-from rivermouth.local.generation import Vector
-from rivermouth.local.process import EngineProcess
-from rivermouth.local.protocol import Embed
-from rivermouth.local.registry import Manifest
+from rivermouth.local.inference.generation import Vector
+from rivermouth.local.inference.process import EngineProcess
+from rivermouth.local.models.registry import Manifest
+from rivermouth.local.words.protocol import Embed
 
 # Where a network of any length of text runs.  The first is where it runs if another one was asked for.
 DEVICES: Final = ("CPU", "GPU")

@@ -15,9 +15,9 @@ from typing import IO
 import msgspec
 
 from rivermouth.ir.errors import invalid
-from rivermouth.local.blocks import GoOn, Stopped, check_digest, check_room, copy_hashed, in_thread
-from rivermouth.local.catalog import Entry, FileSource
-from rivermouth.local.registry import ModelFile, sha256_of
+from rivermouth.local.models.catalog import Entry, FileSource
+from rivermouth.local.models.registry import ModelFile, sha256_of
+from rivermouth.local.sources.blocks import GoOn, Stopped, check_digest, check_room, copy_hashed, in_thread
 from rivermouth.local.sources.gathered import Gathered, Orders, Telling, check_cap
 from rivermouth.local.sources.layout import chosen
 

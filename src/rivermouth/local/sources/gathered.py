@@ -7,8 +7,8 @@ from typing import Final, Protocol
 import msgspec
 
 from rivermouth.ir.errors import ApiError, Kind
-from rivermouth.local.catalog import Entry
-from rivermouth.local.registry import FILES_CAP, ModelFile
+from rivermouth.local.models.catalog import Entry
+from rivermouth.local.models.registry import FILES_CAP, ModelFile
 from rivermouth.providers.outbound import FROM_ENVIRONMENT, Outbound
 
 PULL_CAP_BYTES: Final = 64 << 30

@@ -25,14 +25,14 @@ from typing import Any, Final, NoReturn
 import msgspec
 
 from rivermouth.ir.errors import ApiError, Kind, invalid
-from rivermouth.local.catalog import Entry, HubSource, WantedFile
-from rivermouth.local.licenses import Licenses, Terms
-from rivermouth.local.names import is_commit
-from rivermouth.local.openvino_ir import IrError, check_texts
-from rivermouth.local.partials import Partials
-from rivermouth.local.registry import ModelFile, Registry
+from rivermouth.local.models.catalog import Entry, HubSource, WantedFile
+from rivermouth.local.models.licenses import Licenses, Terms
+from rivermouth.local.models.names import is_commit
+from rivermouth.local.models.openvino_ir import IrError, check_texts
+from rivermouth.local.models.registry import ModelFile, Registry
 from rivermouth.local.sources.gathered import Gathered, Orders, Telling, check_cap
 from rivermouth.local.sources.layout import Unclear, one_file, whole_repository
+from rivermouth.local.sources.partials import Partials
 from rivermouth.local.sources.present import find, verify
 from rivermouth.local.sources.transfer import Remote, collect
 from rivermouth.local.sources.web import download

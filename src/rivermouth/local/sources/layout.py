@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from rivermouth.local.names import is_file_name
-from rivermouth.local.openvino_ir import ALLOWED, MAIN, NEEDED
+from rivermouth.local.models.names import is_file_name
+from rivermouth.local.models.openvino_ir import ALLOWED, MAIN, NEEDED
 
 GGUF: Final = ".gguf"
 _SPLIT: Final = re.compile(r"-\d{5}-of-\d{5}\.gguf$")

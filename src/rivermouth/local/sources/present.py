@@ -6,9 +6,9 @@ import asyncio
 from functools import partial
 
 from rivermouth.ir.errors import ApiError
-from rivermouth.local.blocks import in_thread
-from rivermouth.local.catalog import Entry
-from rivermouth.local.registry import Model, Registry, sha256_of
+from rivermouth.local.models.catalog import Entry
+from rivermouth.local.models.registry import Model, Registry, sha256_of
+from rivermouth.local.sources.blocks import in_thread
 from rivermouth.local.sources.gathered import Telling
 
 

@@ -19,11 +19,11 @@ from urllib.parse import urljoin, urlsplit
 import msgspec
 
 from rivermouth.ir.errors import ApiError, Kind
-from rivermouth.local.blocks import check_room, disk_error, in_thread
-from rivermouth.local.catalog import url_problem
-from rivermouth.local.partials import Origin, Partial
-from rivermouth.local.registry import READ_BYTES
+from rivermouth.local.models.catalog import url_problem
+from rivermouth.local.models.registry import READ_BYTES
+from rivermouth.local.sources.blocks import check_room, disk_error, in_thread
 from rivermouth.local.sources.gathered import Clocks
+from rivermouth.local.sources.partials import Origin, Partial
 from rivermouth.loopback import is_loopback
 from rivermouth.providers.client import AiohttpClient, Response
 from rivermouth.providers.outbound import FROM_ENVIRONMENT, Outbound

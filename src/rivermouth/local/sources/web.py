@@ -9,11 +9,11 @@ from urllib.parse import urlsplit, urlunsplit
 import msgspec
 
 from rivermouth.ir.errors import invalid
-from rivermouth.local.blocks import check_digest, in_thread
-from rivermouth.local.catalog import Entry, WantedFile, WebSource
-from rivermouth.local.partials import Partial, Partials
-from rivermouth.local.registry import ModelFile
+from rivermouth.local.models.catalog import Entry, WantedFile, WebSource
+from rivermouth.local.models.registry import ModelFile
+from rivermouth.local.sources.blocks import check_digest, in_thread
 from rivermouth.local.sources.gathered import Clocks, Gathered, Orders, Telling
+from rivermouth.local.sources.partials import Partial, Partials
 from rivermouth.local.sources.transfer import Remote, transfer
 
 

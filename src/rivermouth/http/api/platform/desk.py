@@ -8,7 +8,7 @@ import msgspec
 
 from rivermouth.chat.slots import Slots
 from rivermouth.engine.call import Call
-from rivermouth.local.places import Queue
+from rivermouth.local.machine.places import Queue
 from rivermouth.platform.service import PlatformService
 from rivermouth.store.archive import CallArchive
 from rivermouth.store.pseudonyms import Pseudonyms

@@ -19,7 +19,7 @@ from rivermouth.http.api.platform.asking import Asked, least, visitor
 from rivermouth.http.api.platform.desk import Desk
 from rivermouth.http.api.platform.visitor import Visitor
 from rivermouth.ir.errors import ApiError, Kind, invalid
-from rivermouth.local.places import Queue
+from rivermouth.local.machine.places import Queue
 from rivermouth.routing.endpoint import Policy
 from rivermouth.routing.explain import Explanation, explained
 from rivermouth.routing.policy import Needs
