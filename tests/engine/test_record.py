@@ -14,6 +14,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+import uvloop
 
 from rivermouth.engine import record
 from rivermouth.engine.record import Recorder, clean
@@ -144,6 +145,24 @@ async def test_a_row_on_a_quiet_server_waits_for_nobody(store: FakeStore, monkey
         recorder.begin(opened(1))
         await store.writing()
     assert store.batches == [(1, 0, 0)]
+
+
+def test_uvloop_makes_no_timer_of_less_than_half_a_millisecond(tmp_path: Path):
+    store = FakeStore(laid(tmp_path / "rivermouth.db"))
+
+    async def run() -> None:
+        async with Recorder(store) as recorder:
+            recorder._told_at = asyncio.get_running_loop().time() - record.OPENS_APART_S + 0.0004
+            opening = [recorder.begin(opened(n)) for n in (1, 2)]
+            recorder.checkpoint(opened(1).id, 1, 4)
+            recorder.close(ended(opened(2)))
+            for one in opening:
+                await one.committed()
+        assert [c.status for c in store.list(10)] == [Status.COMPLETED, Status.OPEN]
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(run())
+    store.dispose()
 
 
 async def test_a_row_that_nobody_needs_is_written_in_the_end(store: FakeStore):

@@ -210,7 +210,8 @@ class Recorder:
         self._taken = _Batch()
         self._idle = False
         self._wanted = False
-        self._linger: asyncio.TimerHandle | None = None
+        self._linger: asyncio.Handle | None = None
+        self._linger_at = 0.0  # uvloop's handle does not know it, where the time is short
         self._told_at = -OPENS_APART_S
         self._stopping = False
         self._gave_up = threading.Event()
@@ -367,11 +368,12 @@ class Recorder:
             self._wake()
             return
         loop, _ = self._running()
+        at = loop.time() + linger_s
         if self._linger is not None:
-            if self._linger.when() <= loop.time() + linger_s:
+            if self._linger_at <= at:
                 return
             self._linger.cancel()
-        self._linger = loop.call_later(linger_s, self._lingered)
+        self._linger, self._linger_at = loop.call_later(linger_s, self._lingered), at
 
     def _lingered(self) -> None:
         self._linger = None
