@@ -59,6 +59,7 @@ async def test_a_guest_becomes_somebody_leaves_and_comes_back(browser: Any, tmp_
             await page.get_by_role("button", name="Guest").click()
             await page.get_by_role("button", name="Create an account").click()
             await fill(page, "Anna", "correct horse", "Create an account")
+            await expect(page.get_by_role("dialog")).to_have_count(0)  # while it is there, nothing else takes a key
             await expect(page.get_by_role("button", name="Anna")).to_be_visible()
             await expect(page.get_by_role("link", name="remember the sea")).to_be_visible()
             await chat.say("and the river")
