@@ -25,8 +25,8 @@ from tests.tiny_gguf import TEXT
 
 TIMES = 8 if THOROUGH else 1
 CONFIG = '[local]\ndevices = ["CPU"]\nstep_s = 1\n'
-LAG_P99_S = 0.05
-LAG_WORST_S = 0.25
+LAG_P99_S = 0.1
+LAG_WORST_S = 0.9  # a loop that waited for the process would be late by `step_s`; a busy machine is by less
 EACH_S = 12.0
 PATH = "/api/generate"
 
