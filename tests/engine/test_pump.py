@@ -13,7 +13,7 @@ from rivermouth.dialects import discover
 from rivermouth.engine.call import Call, Head
 from rivermouth.engine.deadlines import Deadlines, Limits
 from rivermouth.engine.output import output
-from rivermouth.engine.pump import CHECKPOINT_S, Flow, Passage
+from rivermouth.engine.pump import CHECKPOINT_S, CHECKPOINTS_PER_S, Flow, Passage
 from rivermouth.engine.tally import NOTES
 from rivermouth.ir.errors import ApiError
 from rivermouth.ir.events import Event, Finish, PartEnd, PartKind, PartStart, Reason, Start, TextDelta
@@ -67,7 +67,9 @@ class FakeUpstream:
         raise AssertionError("the straight way closes nothing")
 
 
-def passage(client: FakeClient, checkpoint: Callable[[Checkpoint], None], draw: float = 1.0) -> Passage:
+def passage(
+    client: FakeClient, checkpoint: Callable[[Checkpoint], None], draw: float = 1.0, running: int = 1
+) -> Passage:
     """The straight way of an Ollama client's call; it must be made on a loop."""
     dialect = discover()["ollama"]
     request = Request(model="m", messages=(Message(Role.USER, (Text("hi"),)),), stream=True)
@@ -95,6 +97,7 @@ def passage(client: FakeClient, checkpoint: Callable[[Checkpoint], None], draw: 
         request=request,
         routing_key=None,
         draw=lambda: draw,
+        running=lambda: running,
         checkpoint=checkpoint,
     )
     return Passage(flow)
@@ -161,6 +164,19 @@ def test_streams_that_began_together_do_not_come_to_the_store_together() -> None
             counts.append(len(marks))
             await asyncio.sleep(CHECKPOINT_S / 4)
         assert counts == [0, 1, 1, 2, 2, 3, 3, 4, 4]
+
+    jump(run())
+
+
+def test_many_streams_together_come_to_the_store_no_oftener_than_it_bears() -> None:
+    async def run() -> None:
+        marks: list[Checkpoint] = []
+        way = passage(FakeClient(), marks.append, running=1000)
+        way.take(Batch(WELL))
+        for second in range(1, 41):
+            await asyncio.sleep(1)
+            way.take(Batch([TextDelta(0, "word")]))
+            assert len(marks) == second // int(1000 / CHECKPOINTS_PER_S)
 
     jump(run())
 

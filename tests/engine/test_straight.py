@@ -157,6 +157,7 @@ class Run:
             request=self.request,
             routing_key=None,
             draw=lambda: 1.0,
+            running=lambda: 1,
             checkpoint=lambda mark: None,
         )
         pumping = asyncio.ensure_future(pump(flow))

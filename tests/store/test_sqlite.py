@@ -124,7 +124,7 @@ def test_a_locked_database_is_a_passing_error(path: Path):
     store = SqliteCallStore.open(path)
     store.insert_open([opened(1)])
     assert store._writer is not None
-    store._writer.exec_driver_sql("PRAGMA busy_timeout=0")
+    store._writer.cursor().execute("PRAGMA busy_timeout=0")
     store._writer.commit()
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
@@ -135,6 +135,21 @@ def test_a_locked_database_is_a_passing_error(path: Path):
     other.close()
     store.insert_open([opened(2)])
     assert len(store.list(10)) == 2
+    store.dispose()
+
+
+def test_a_database_that_cannot_be_opened_is_a_passing_error(path: Path):
+    store = SqliteCallStore.open(path)
+    store.dispose()
+    kept = path.rename(path.with_suffix(".kept"))
+    path.mkdir()
+    with pytest.raises(StoreError) as caught:
+        store.insert_open([opened(1)])
+    assert caught.value.passing
+    path.rmdir()
+    kept.rename(path)
+    store.insert_open([opened(1)])
+    assert len(store.list(10)) == 1
     store.dispose()
 
 

@@ -312,6 +312,7 @@ class Engine:
                     request=request,
                     routing_key=self._routing_key(line),
                     draw=self._draw,
+                    running=self.inflight.__len__,
                     checkpoint=self._checkpoint,
                 )
                 await pump(flow)

@@ -29,13 +29,19 @@ DOCUMENT_CAP_CHARS: Final = 32 * 1024 * 1024
 HELD_CAP_BYTES: Final = 1024 * 1024
 """What an upstream may send before its first content; more is no answer but noise."""
 CHECKPOINT_S: Final = 2.0
-"""How much of a running call a kill can make the record forget."""
+"""How much of a running call a kill can make the record forget, while few run."""
+CHECKPOINTS_PER_S: Final = 100.0
+"""Of all calls together: each is written while every other stream waits for the core, so with a thousand streams their
+turns come round more slowly."""
 
 _ENDS: Final = frozenset({Finish, Error})
 
 
 class Flow(msgspec.Struct, frozen=True):
-    """What the pump joins: one attempt's source, its clocks, and where its bytes go.  draw: a number in [0, 1)."""
+    """What the pump joins: one attempt's source, its clocks, and where its bytes go.
+
+    draw: a number in [0, 1).  running: how many calls run now.
+    """
 
     call: Call
     sink: Sink
@@ -47,6 +53,7 @@ class Flow(msgspec.Struct, frozen=True):
     request: Request
     routing_key: str | None
     draw: Callable[[], float]
+    running: Callable[[], int]
     checkpoint: Callable[[Checkpoint], None]
 
 
@@ -153,11 +160,12 @@ class Passage:
         The first time comes at a moment of its own: a thousand streams that began together would else come together for
         ever, and all their chunks wait for that.
         """
+        apart_s = max(CHECKPOINT_S, self._flow.running() / CHECKPOINTS_PER_S)
         if self._checkpoint_at:
             self._flow.checkpoint(self._flow.call.ledger.checkpoint())
-            self._checkpoint_at = now + CHECKPOINT_S
+            self._checkpoint_at = now + apart_s
         else:
-            self._checkpoint_at = now + CHECKPOINT_S * self._flow.draw()
+            self._checkpoint_at = now + apart_s * self._flow.draw()
 
 
 async def _send(flow: Flow, data: bytes) -> None:

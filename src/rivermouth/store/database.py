@@ -116,10 +116,15 @@ def migrate(engine: Engine) -> None:
             connection.commit()
 
 
+def of_driver(error: BaseException | None) -> StoreError:
+    """The driver's exception in the port's words."""
+    name = getattr(error, "sqlite_errorname", "")
+    return StoreError(str(error), passing=name.startswith(_PASSING))
+
+
 def renamed(error: DBAPIError) -> StoreError:
-    """The driver's exception in the port's words, without the statement or its values."""
-    name = getattr(error.orig, "sqlite_errorname", "")
-    return StoreError(str(error.orig), passing=name.startswith(_PASSING))
+    """SQLAlchemy's in the port's words, without the statement or its values."""
+    return of_driver(error.orig)
 
 
 @contextmanager
