@@ -91,7 +91,8 @@ class Bench:
             yield from (self.compare(target, key, client) for target in served)
         else:
             gateways = [target for target in served if target.pids]
-            rounds = [[self.measure(target, key, client) for target in gateways] for _ in range(ROUNDS)]
+            times = range(SCENARIOS[key].rounds)
+            rounds = [[self.measure(target, key, client) for target in gateways] for _ in times]
             yield from (median(list(runs), by) for runs in zip(*rounds, strict=True))
 
     def compare(self, target: targets.Target, key: str, client: str) -> Measured:

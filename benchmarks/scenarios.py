@@ -21,9 +21,9 @@ class Scenario:
     fresh: each client meets a process of its own, because what is measured is how its memory grows.
     beside: the client that the others are compared with, in turns: `ROUNDS` times the one and then the other, which
     share the duration.  A machine that has other things to do is as slow for the one as for the other.
-    rounds_by: its figure is one that a moment of the machine's own decides, so it is run `ROUNDS` times as well, at all
-    targets in turns, and of each the run that is its median by this counts.  A virtual machine stands still for 40 ms
-    at times, and for seconds it is half as fast as a moment before.
+    rounds_by: its figure is one that a moment of the machine's own decides, so it is run `rounds` times, at all targets
+    in turns, and of each the run that is its median by this counts.  A virtual machine stands still for 6 ms several
+    times in ten seconds and for 40 now and then, and for seconds it is half as fast as a moment before.
     """
 
     title: str
@@ -33,6 +33,7 @@ class Scenario:
     fresh: bool = False
     beside: str | None = None
     rounds_by: Callable[[Measured], float] | None = None
+    rounds: int = 1
 
     def scaled(self, factor: float) -> dict[str, float]:
         return {name: value * factor if name == "dur" else value for name, value in self.options.items()}
@@ -64,13 +65,15 @@ SCENARIOS: dict[str, Scenario] = {
         {"conns": 1000, "n": 400, "ramp": 3000, "warm": 5, "dur": 12, "grace": 0},
         CLIENTS,
         rounds_by=attrgetter("p99_ms"),
+        rounds=5,
     ),
     "D": Scenario(
         "non-streaming replies",
         "bench-n20",
-        {"conns": 16, "n": 20, "warm": 1, "dur": 4},
+        {"conns": 16, "n": 20, "warm": 0.5, "dur": 1.2},
         ("json",),
         rounds_by=attrgetter("us_per_call"),
+        rounds=9,
     ),
     "memory": Scenario(
         "1000 idle streams",
