@@ -82,18 +82,22 @@ class Bench:
         print(f"{target.name} {key} {client}: {result} {measured.upstream}", file=sys.stderr)
         return measured
 
-    def in_turns(self, up: list[targets.Target], key: str, client: str) -> Iterator[Measured]:
-        """The load with this client at every target that serves it; in several rounds at the gateways, where one is not
-        enough."""
-        served = [target for target in up if client in target.ways]
-        by = SCENARIOS[key].rounds_by
-        if by is None:
-            yield from (self.compare(target, key, client) for target in served)
+    def in_turns(self, up: list[targets.Target], key: str) -> Iterator[Measured]:
+        """The load with every client at every target that serves it.
+
+        Where once is not enough, at the gateways, all of them in each round: a bad minute of the machine is then one
+        round of each, and not every round of one.
+        """
+        scenario = SCENARIOS[key]
+        served = [(target, client) for client in scenario.formats for target in up if client in target.ways]
+        if scenario.rounds_by is None:
+            yield from (self.compare(target, key, client) for target, client in served)
         else:
-            gateways = [target for target in served if target.pids]
-            times = range(SCENARIOS[key].rounds)
-            rounds = [[self.measure(target, key, client) for target in gateways] for _ in times]
-            yield from (median(list(runs), by) for runs in zip(*rounds, strict=True))
+            gateways = [(target, client) for target, client in served if target.pids]
+            rounds = [
+                [self.measure(target, key, client) for target, client in gateways] for _ in range(scenario.rounds)
+            ]
+            yield from (median(list(runs), scenario.rounds_by) for runs in zip(*rounds, strict=True))
 
     def compare(self, target: targets.Target, key: str, client: str) -> Measured:
         """The load with this client, in turns with the one that it is to be compared with, if there is one."""
@@ -112,8 +116,7 @@ class Bench:
             up = [stack.enter_context(self.target(name)) for name in names]
             for key in chosen:
                 if not SCENARIOS[key].fresh:
-                    for client in SCENARIOS[key].formats:
-                        yield from self.in_turns(up, key, client)
+                    yield from self.in_turns(up, key)
         for name, key in itertools.product(names, chosen):
             for client in SCENARIOS[key].formats if SCENARIOS[key].fresh else ():
                 with self.target(name) as target:

@@ -21,9 +21,9 @@ class Scenario:
     fresh: each client meets a process of its own, because what is measured is how its memory grows.
     beside: the client that the others are compared with, in turns: `ROUNDS` times the one and then the other, which
     share the duration.  A machine that has other things to do is as slow for the one as for the other.
-    rounds_by: its figure is one that a moment of the machine's own decides, so it is run `rounds` times, at all targets
-    in turns, and of each the run that is its median by this counts.  A virtual machine stands still for 6 ms several
-    times in ten seconds and for 40 now and then, and for seconds it is half as fast as a moment before.
+    rounds_by: its figure is one that a moment of the machine's own decides, so it is run `rounds` times, each client
+    at each target in turns, and of each the run that is its median by this counts.  A virtual machine stands still for
+    6 ms several times in ten seconds and for 40 now and then, and for seconds it is half as fast as a moment before.
     """
 
     title: str
