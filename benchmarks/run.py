@@ -21,7 +21,7 @@ from pathlib import Path
 
 import report
 import targets
-from scenarios import ROUNDS, SCENARIOS, WARM_UP, Measured, Result, load, median
+from scenarios import ROUNDS, SCENARIOS, WARM_UP, Measured, Result, chosen, load
 
 PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 SETTLE_S = 5.0
@@ -97,7 +97,7 @@ class Bench:
             rounds = [
                 [self.measure(target, key, client) for target, client in gateways] for _ in range(scenario.rounds)
             ]
-            yield from (median(list(runs), scenario.rounds_by) for runs in zip(*rounds, strict=True))
+            yield from (chosen(list(runs), scenario.rounds_by, scenario.at) for runs in zip(*rounds, strict=True))
 
     def compare(self, target: targets.Target, key: str, client: str) -> Measured:
         """The load with this client, in turns with the one that it is to be compared with, if there is one."""
@@ -108,16 +108,16 @@ class Bench:
         for _ in range(ROUNDS):
             beside = self.measure(target, key, other, share=1 / ROUNDS).result
             rounds.append(self.measure(target, key, client, beside, share=1 / ROUNDS))
-        return median(rounds, lambda m: m.of_beside)
+        return chosen(rounds, lambda m: m.of_beside)
 
-    def run(self, names: list[str], chosen: list[str]) -> Iterator[Measured]:
+    def run(self, names: list[str], keys: list[str]) -> Iterator[Measured]:
         """Every chosen load with every client that a target serves; what needs it in a fresh process."""
         with contextlib.ExitStack() as stack:
             up = [stack.enter_context(self.target(name)) for name in names]
-            for key in chosen:
+            for key in keys:
                 if not SCENARIOS[key].fresh:
                     yield from self.in_turns(up, key)
-        for name, key in itertools.product(names, chosen):
+        for name, key in itertools.product(names, keys):
             for client in SCENARIOS[key].formats if SCENARIOS[key].fresh else ():
                 with self.target(name) as target:
                     if client in target.ways:
@@ -140,7 +140,7 @@ def asked() -> str:
 
 def main() -> int:
     arguments = parse_arguments()
-    chosen = [key for key in SCENARIOS if key in arguments.only.split(",")]
+    keys = [key for key in SCENARIOS if key in arguments.only.split(",")]
     names = arguments.targets.split(",")
     build()
     allow_many_files()
@@ -152,7 +152,7 @@ def main() -> int:
     measured: list[Measured] = []
     with targets.upstream(load_core) as port:
         bench = Bench(port, gateway_core, load_core, 0.25 if arguments.quick else 1.0)
-        measured += bench.run(names, chosen)
+        measured += bench.run(names, keys)
     text = report.results(measured, asked(), pinned)
     print(text)
     if not arguments.no_write:
