@@ -32,6 +32,11 @@ def paced(m: Measured) -> str:
     return f"{m.result['gw_cpu_pct']:.0f}%, {m.p99_ms:.1f} ms{_of(m)}, {kept}"
 
 
+def per_call(m: Measured) -> str:
+    runs = sorted([m.us_per_call, *(r["gw_us_per_stream"] for r in m.others)])
+    return f"{m.us_per_call:.0f} (median {runs[len(runs) // 2]:.0f})"
+
+
 def _of(m: Measured) -> str:
     """What the other rounds had."""
     others = sorted(r["lat_us"]["p99"] / 1000 for r in m.others)
@@ -46,7 +51,7 @@ COLUMNS = (
     Column("B: chunks/s", "B", lambda m: f"{m.result['chunks_s']:.0f}"),
     Column("R: CPU, times plain", "R", lambda m: "" if m.beside is None else f"{m.of_beside:.2f}"),
     Column("C: CPU, one-way p99", "C", paced),
-    Column("D: CPU us per request", "D", lambda m: f"{m.us_per_call:.0f}"),
+    Column("D: CPU us per request", "D", per_call),
     Column("KiB per idle stream", "memory", lambda m: f"{m.result['kb_per_stream']:.1f}"),
     Column("chunks sent per left client", "close", lambda m: f"{sent_per_call(m):.1f}"),
     Column("KiB per slow reader", "slow", lambda m: f"{m.result['kb_per_stream']:.0f}"),

@@ -76,6 +76,7 @@ SCENARIOS: dict[str, Scenario] = {
         ("json",),
         rounds_by=attrgetter("us_per_call"),
         rounds=9,
+        at=0,
     ),
     "memory": Scenario(
         "1000 idle streams",
