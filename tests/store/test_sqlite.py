@@ -153,6 +153,19 @@ def test_a_database_that_cannot_be_opened_is_a_passing_error(path: Path):
     store.dispose()
 
 
+def test_an_interrupted_call_has_the_price_of_its_own_attempts(path: Path):
+    store = SqliteCallStore.open(path)
+    store.insert_open([opened(1), opened(2), opened(3)])
+    prices = ((1, None, None), (2, 250, "EUR"), (3, 900, "USD"))
+    for number, nano, currency in prices:
+        running = attempt(price_nano=nano, price_currency=currency)
+        store.checkpoint([Checkpoint(opened(number).id, 7, 21, attempt=running)])
+    assert store.interrupt_open() == 3
+    records = [store.get(opened(number).id) for number, _, _ in prices]
+    assert [(r.price_nano, r.price_currency) for r in records if r] == [(n, c) for _, n, c in prices]
+    store.dispose()
+
+
 ROWS = {
     "INSERT_OPEN": (sql.INSERT_OPEN, sql.opened_row(opened(1))),
     "INSERT_ENDED": (sql.INSERT_ENDED, (*sql.opened_row(opened(1))[:-1], *sql.ended_row(ended(opened(1))))),

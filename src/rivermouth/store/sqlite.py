@@ -180,7 +180,7 @@ def _end(cursor: DBAPICursor, closes: Sequence[CallRecord]) -> int:
 
 
 def _of_last_attempt(name: str) -> Any:
-    mine = select(attempts.c[name]).where(attempts.c.call_id == calls.c.id)
+    mine = select(attempts.c[name]).where(attempts.c.call_id == calls.c.id).correlate(calls)  # however deep it stands
     return mine.order_by(attempts.c.number.desc()).limit(1).scalar_subquery()
 
 
