@@ -8,6 +8,7 @@ import platform
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,6 +16,8 @@ from scenarios import SCENARIOS, Measured
 
 BEGIN, END = "<!-- results: written by make bench -->", "<!-- end of results -->"
 Lookup = dict[tuple[str, str, str], Measured]
+PACE_PER_S, SHORT_PCT = 1000 * 20, 2
+US_PER_CHUNK, US_PER_CALL = attrgetter("us_per_chunk"), attrgetter("us_per_call")
 
 
 @dataclass(frozen=True)
@@ -26,32 +29,35 @@ class Column:
     cell: Callable[[Measured], str]
 
 
+def short_pct(m: Measured) -> float:
+    """How many of C's chunks were not sent in their second."""
+    return max(0.0, 100 * (1 - m.result["chunks_s"] / PACE_PER_S))
+
+
 def paced(m: Measured) -> str:
-    wanted = 1000 * 20
-    kept = "kept" if m.result["chunks_s"] >= 0.98 * wanted else f"NOT KEPT ({m.result['chunks_s']:.0f}/s)"
+    kept = "kept" if short_pct(m) <= SHORT_PCT else f"NOT KEPT ({m.result['chunks_s']:.0f}/s)"
     return f"{m.result['gw_cpu_pct']:.0f}%, {m.p99_ms:.1f} ms{_of(m)}, {kept}"
 
 
-def per_call(m: Measured) -> str:
-    runs = sorted([m.us_per_call, *(r["gw_us_per_stream"] for r in m.others)])
-    return f"{m.us_per_call:.0f} (median {runs[len(runs) // 2]:.0f})"
+def with_median(m: Measured, figure: Callable[[Measured], float], digits: int) -> str:
+    return f"{figure(m):.{digits}f} (median {m.median(figure):.{digits}f})"
 
 
 def _of(m: Measured) -> str:
     """What the other rounds had."""
-    others = sorted(r["lat_us"]["p99"] / 1000 for r in m.others)
+    others = sorted(other.p99_ms for other in m.others)
     return f" (and {', '.join(f'{ms:.1f}' for ms in others)})" if others else ""
 
 
 COLUMNS = (
     Column("A: one-way p50 us", "A", lambda m: f"{m.result['lat_us']['p50']:.0f}"),
     Column("A: TTFT p50 ms", "A", lambda m: f"{m.result['ttft_us']['p50'] / 1000:.2f}"),
-    Column("B: CPU us per chunk", "B", lambda m: f"{m.result['gw_us_per_chunk']:.2f}"),
+    Column("B: CPU us per chunk", "B", lambda m: with_median(m, US_PER_CHUNK, 2)),
     Column("B: CPU, times anthropic", "B", lambda m: "" if m.beside is None else f"{m.of_beside:.2f}"),
     Column("B: chunks/s", "B", lambda m: f"{m.result['chunks_s']:.0f}"),
     Column("R: CPU, times plain", "R", lambda m: "" if m.beside is None else f"{m.of_beside:.2f}"),
     Column("C: CPU, one-way p99", "C", paced),
-    Column("D: CPU us per request", "D", per_call),
+    Column("D: CPU us per request", "D", lambda m: with_median(m, US_PER_CALL, 0)),
     Column("KiB per idle stream", "memory", lambda m: f"{m.result['kb_per_stream']:.1f}"),
     Column("chunks sent per left client", "close", lambda m: f"{sent_per_call(m):.1f}"),
     Column("KiB per slow reader", "slow", lambda m: f"{m.result['kb_per_stream']:.0f}"),
@@ -141,7 +147,7 @@ def lost_chunks(found: Lookup) -> Asked | None:
 GOALS = (
     Goal(
         "B: CPU per chunk, at most 8 us or 3.5 times nginx",
-        below_or(8, 3.5, "B", lambda m: m.result["gw_us_per_chunk"]),
+        below_or(8, 3.5, "B", US_PER_CHUNK),
         "us",
     ),
     Goal("B: no dialect dearer than 1.6 times anthropic", below(1.6, "B", lambda m: m.of_beside), "times", digits=2),
@@ -150,10 +156,10 @@ GOALS = (
     ),
     Goal("A: one-way p50, at most 1.8 times nginx", one_way, "us"),
     Goal("C: one-way p99 below 5 ms", below(5, "C", lambda m: m.p99_ms), "ms"),
-    Goal("C: 20 000 chunks/s kept", below(-0.98 * 20_000, "C", lambda m: -m.result["chunks_s"]), "(negated) chunks/s"),
+    Goal("C: 20 000 chunks/s kept, short of it by", below(SHORT_PCT, "C", short_pct), "%"),
     Goal(
         "D: per request, at most 550 us or 46 times nginx",
-        below_or(550, 46, "D", lambda m: m.us_per_call),
+        below_or(550, 46, "D", US_PER_CALL),
         "us",
     ),
     Goal("at most 40 KiB per idle stream", below(40, "memory", lambda m: m.result["kb_per_stream"]), "KiB"),

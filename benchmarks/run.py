@@ -17,11 +17,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import report
 import targets
-from scenarios import ROUNDS, SCENARIOS, WARM_UP, Measured, Result, chosen, load
+from scenarios import SCENARIOS, WARM_UP, Measured, least_disturbed, load
 
 PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 SETTLE_S = 5.0
@@ -72,43 +73,33 @@ class Bench:
                     load(target, WARM_UP, client, self.load_core, 1.0)
             yield target
 
-    def measure(
-        self, target: targets.Target, key: str, client: str, beside: Result | None = None, share: float = 1.0
-    ) -> Measured:
-        """One run; `share`: of the load's duration."""
+    def measure(self, target: targets.Target, key: str, client: str) -> Measured:
+        """One run."""
         before = settled(self.upstream)
-        result = load(target, SCENARIOS[key], client, self.load_core, self.factor * share)
-        measured = Measured(key, client, target.name, result, growth(before, settled(self.upstream)), beside)
+        result = load(target, SCENARIOS[key], client, self.load_core, self.factor)
+        measured = Measured(key, client, target.name, result, growth(before, settled(self.upstream)))
         print(f"{target.name} {key} {client}: {result} {measured.upstream}", file=sys.stderr)
         return measured
+
+    def compare(self, target: targets.Target, key: str, client: str) -> Measured:
+        """One run, and before it one with the client that it is to be compared with, if there is one."""
+        other = SCENARIOS[key].beside
+        if other is None or other == client or other not in target.ways:
+            return self.measure(target, key, client)
+        beside = self.measure(target, key, other).result
+        return replace(self.measure(target, key, client), beside=beside)
 
     def in_turns(self, up: list[targets.Target], key: str) -> Iterator[Measured]:
         """The load with every client at every target that serves it.
 
-        Where once is not enough, at the gateways, all of them in each round: a bad minute of the machine is then one
-        round of each, and not every round of one.
+        All of them in each round: a bad minute of the machine is then one round of each, and not every round of one.
         """
         scenario = SCENARIOS[key]
-        served = [(target, client) for client in scenario.formats for target in up if client in target.ways]
-        if scenario.rounds_by is None:
-            yield from (self.compare(target, key, client) for target, client in served)
-        else:
-            gateways = [(target, client) for target, client in served if target.pids]
-            rounds = [
-                [self.measure(target, key, client) for target, client in gateways] for _ in range(scenario.rounds)
-            ]
-            yield from (chosen(list(runs), scenario.rounds_by, scenario.at) for runs in zip(*rounds, strict=True))
-
-    def compare(self, target: targets.Target, key: str, client: str) -> Measured:
-        """The load with this client, in turns with the one that it is to be compared with, if there is one."""
-        other = SCENARIOS[key].beside
-        if other is None or other == client or other not in target.ways:
-            return self.measure(target, key, client)
-        rounds = []
-        for _ in range(ROUNDS):
-            beside = self.measure(target, key, other, share=1 / ROUNDS).result
-            rounds.append(self.measure(target, key, client, beside, share=1 / ROUNDS))
-        return chosen(rounds, lambda m: m.of_beside)
+        asked = [target for target in up if target.pids or scenario.direct]
+        served = [(target, client) for client in scenario.formats for target in asked if client in target.ways]
+        rounds = [[self.compare(target, key, client) for target, client in served] for _ in range(scenario.rounds)]
+        for of_one in zip(*rounds, strict=True):
+            yield least_disturbed(of_one, scenario.by)
 
     def run(self, names: list[str], keys: list[str]) -> Iterator[Measured]:
         """Every chosen load with every client that a target serves; what needs it in a fresh process."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import statistics
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Any
@@ -19,11 +20,11 @@ class Scenario:
     """One load.  model: the upstream's knobs.  options: the load generator's.  formats: which clients it is run with.
 
     fresh: each client meets a process of its own, because what is measured is how its memory grows.
-    beside: the client that the others are compared with, in turns: `ROUNDS` times the one and then the other, which
-    share the duration.  A machine that has other things to do is as slow for the one as for the other.
-    rounds_by: its figure is one that a moment of the machine's own decides, so it is run `rounds` times, each client
-    at each target in turns.  Of each the run counts that stands at `at` when they are ordered by this: 0.5 is the
-    median, 0 the one that the machine disturbed least.
+    beside: the client that each other one is compared with, by a run of its own just before: a machine that has other
+    things to do is as slow for the one as for the other.
+    rounds: how often it is run, each client at each target in turns.
+    by: the figure that tells which round the machine disturbed least, as all that disturbs makes it greater.
+    direct: whether the load generator is run without a gateway too, to see what it can do at most.
     """
 
     title: str
@@ -32,16 +33,15 @@ class Scenario:
     formats: tuple[str, ...]
     fresh: bool = False
     beside: str | None = None
-    rounds_by: Callable[[Measured], float] | None = None
     rounds: int = 1
-    at: float = 0.5
+    by: Callable[[Measured], float] = attrgetter("us_per_chunk")
+    direct: bool = True
 
     def scaled(self, factor: float) -> dict[str, float]:
         return {name: value * factor if name == "dur" else value for name, value in self.options.items()}
 
 
 CLIENTS = ("openai", "anthropic", "ollama")
-ROUNDS = 3
 DIALECTS = (*CLIENTS, "gemini", "cohere_v2", "cohere_v1", "tgi", "bedrock")
 
 SCENARIOS: dict[str, Scenario] = {
@@ -49,34 +49,36 @@ SCENARIOS: dict[str, Scenario] = {
     "B": Scenario(
         "64 streams at saturation, in turns with anthropic's client",
         NAMELESS_MODEL,
-        {"conns": 64, "n": 200, "warm": 0.3, "dur": 4},
+        {"conns": 64, "n": 200, "warm": 0.3, "dur": 0.6},
         DIALECTS,
         beside="anthropic",
+        rounds=7,
     ),
     "R": Scenario(
         "64 resumable streams at saturation, in turns with plain ones",
         NAMELESS_MODEL,
-        {"conns": 64, "n": 200, "warm": 0.3, "dur": 4},
+        {"conns": 64, "n": 200, "warm": 0.3, "dur": 0.6},
         ("resumable",),
         beside="openai",
+        rounds=7,
     ),
     "C": Scenario(
         "1000 streams, 20 chunks/s each",
         "bench-n400-i50",
         {"conns": 1000, "n": 400, "ramp": 3000, "warm": 5, "dur": 12, "grace": 0},
         CLIENTS,
-        rounds_by=attrgetter("p99_ms"),
         rounds=5,
-        at=0,
+        by=attrgetter("p99_ms"),
+        direct=False,
     ),
     "D": Scenario(
         "non-streaming replies",
         "bench-n20",
         {"conns": 16, "n": 20, "warm": 0.5, "dur": 1.2},
         ("json",),
-        rounds_by=attrgetter("us_per_call"),
         rounds=9,
-        at=0,
+        by=attrgetter("us_per_call"),
+        direct=False,
     ),
     "memory": Scenario(
         "1000 idle streams",
@@ -105,26 +107,34 @@ WARM_UP = Scenario(
 )
 
 
-@dataclass
+@dataclass(frozen=True)
 class Measured:
     """One scenario, one client format, one target.
 
     upstream: how its statistics grew meanwhile.  beside: what the client that it is compared with had just before.
-    others: the runs of the other rounds.
+    others: the other rounds.
     """
 
     scenario: str
     format: str
     target: str
     result: Result
-    upstream: dict[str, int] = field(default_factory=dict)
+    upstream: Mapping[str, int] = field(default_factory=dict)
     beside: Result | None = None
-    others: tuple[Result, ...] = ()
+    others: tuple[Measured, ...] = ()
+
+    @property
+    def rounds(self) -> tuple[Measured, ...]:
+        return (self, *self.others)
+
+    def median(self, figure: Callable[[Measured], float]) -> float:
+        """Over all rounds."""
+        return statistics.median_high(figure(m) for m in self.rounds)
 
     @property
     def errors(self) -> int:
-        """Streams that were not exactly right, in any of the runs."""
-        return sum(r["errors"] for r in (self.result, self.beside, *self.others) if r is not None)
+        """Streams that were not exactly right, in any of the rounds."""
+        return sum(r["errors"] for m in self.rounds for r in (m.result, m.beside) if r is not None)
 
     @property
     def p99_ms(self) -> float:
@@ -137,18 +147,23 @@ class Measured:
         return float(self.result["gw_us_per_stream"])
 
     @property
+    def us_per_chunk(self) -> float:
+        """CPU of the gateway."""
+        return float(self.result["gw_us_per_chunk"])
+
+    @property
     def of_beside(self) -> float:
-        """CPU per chunk as a multiple of what `beside` had; 1 where there was nothing to compare with."""
-        other = (self.beside or self.result)["gw_us_per_chunk"]
-        return self.result["gw_us_per_chunk"] / other if other else 1.0
+        """CPU per chunk as a multiple of what `beside` had in the same round, the median of all rounds.
+
+        1 where there was nothing to compare with.
+        """
+        return self.median(lambda m: m.us_per_chunk / m.beside["gw_us_per_chunk"] if m.beside else 1.0)
 
 
-def chosen(rounds: list[Measured], figure: Callable[[Measured], float], at: float = 0.5) -> Measured:
-    """The round that stands at this place when they are ordered by the figure, best first; the others go with it."""
-    ordered = sorted(rounds, key=figure)
-    one = ordered.pop(int(at * len(ordered)))
-    runs = (r for m in ordered for r in (m.result, m.beside) if r is not None)
-    return replace(one, others=tuple(runs))
+def least_disturbed(rounds: Iterable[Measured], figure: Callable[[Measured], float]) -> Measured:
+    """The round with the least figure; the others go with it."""
+    best, *others = sorted(rounds, key=figure)
+    return replace(best, others=tuple(others))
 
 
 def command(target: Target, scenario: Scenario, client: str, factor: float) -> list[str]:
