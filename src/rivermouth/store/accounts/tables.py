@@ -24,7 +24,6 @@ one_shared_guest: Final = Index(
     users.c.shared,
     unique=True,
     sqlite_where=users.c.shared == 1,
-    postgresql_where=users.c.shared == 1,
 )
 
 sessions: Final = Table(

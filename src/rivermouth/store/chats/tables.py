@@ -65,13 +65,11 @@ one_live_turn: Final = Index(
     turns.c.chat_id,
     unique=True,
     sqlite_where=turns.c.state.in_(LIVE_WORDS),
-    postgresql_where=turns.c.state.in_(LIVE_WORDS),
 )
 turns_at_work: Final = Index(
     "turns_at_work",
     turns.c.state,
     sqlite_where=turns.c.state.in_(("queued", *LIVE_WORDS)),
-    postgresql_where=turns.c.state.in_(("queued", *LIVE_WORDS)),
 )
 
 messages: Final = Table(
