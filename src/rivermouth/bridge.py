@@ -332,7 +332,7 @@ def foreign_error(error: BaseException, provider: str | None = None) -> ApiError
     except Exception:  # an exception of somebody else's that cannot even be printed
         said = ""
     message = f"{type(error).__name__}: {said}" if said else type(error).__name__
-    return ApiError(Kind.UPSTREAM, message, provider=provider)
+    return ApiError(Kind.UPSTREAM, message, provider=provider, foreign=True)
 
 
 def _slow_reader() -> ApiError:

@@ -199,6 +199,7 @@ async def test_what_was_said_is_kept_beside_the_record(place: Office):
         "prompt": [{"role": "system", "text": "be brief"}, {"role": "user", "text": "hi"}],
         "answer": OPENAI.text(answer.body),
         "cut": False,
+        "errors": [],
     }
     assert re.fullmatch(r"[0-9a-f]{32}", document["end_user"])
     listed = (await place.get("/platform/v1/calls?limit=1"))["data"]

@@ -15,7 +15,16 @@ from rivermouth.cli.places import configured, data_of
 from rivermouth.cli.term import Exit, emit, fail, one_line, say, show, table
 from rivermouth.cli.words import UNKNOWN, count, duration, moment, some
 from rivermouth.store.datadir import DataDir
-from rivermouth.store.port import AttemptRecord, CallFilter, CallRecord, CallStore, Status, StoreError, UsageRow
+from rivermouth.store.port import (
+    AttemptRecord,
+    CallFilter,
+    CallRecord,
+    CallStore,
+    CallText,
+    Status,
+    StoreError,
+    UsageRow,
+)
 from rivermouth.store.sqlite import SqliteCallStore
 
 PREFIX_CALLS: Final = 10_000
@@ -81,11 +90,12 @@ def shown(call_id: str, *, data_dir: Path | None, config_file: Path | None, as_j
     if not found:
         fail(f"there is no call {call_id!r} in the records", Exit.NOT_FOUND)
     (call,) = found
-    kept = text_kept(data_of(data_dir, config_file), call)
+    text = text_of(data_of(data_dir, config_file), call)
     if as_json:
+        kept = text is not None if call.status is not Status.OPEN else None
         emit({**msgspec.structs.asdict(call), "text_kept": kept})
     else:
-        show("\n".join(one_line(line) for line in account(call, kept)))
+        show("\n".join(one_line(line) for line in account(call, text)))
 
 
 def purge(*, data_dir: Path | None, config_file: Path | None, as_json: bool) -> None:
@@ -121,22 +131,20 @@ def named(store: CallStore, call_id: str) -> list[CallRecord]:
     return [call for call in store.list(PREFIX_CALLS) if call_id and call.id.startswith(call_id)]
 
 
-def text_kept(data: DataDir, call: CallRecord) -> bool | None:
-    """What was said is beside the record; None while the call runs, when nobody can know.  Raises `StoreError`."""
+def text_of(data: DataDir, call: CallRecord) -> CallText | None:
+    """What was said, where that is kept.  Raises `StoreError`."""
     from rivermouth.store.sqlite_archive import SqliteCallArchive
 
-    if call.status is Status.OPEN:
-        return None
     archive = SqliteCallArchive.reader(data.database)
     try:
-        return archive.text(call.id) is not None
+        return archive.text(call.id)
     finally:
         archive.dispose()
 
 
-def account(call: CallRecord, text_kept: bool | None = None) -> list[str]:
-    """A call's record as lines for a person."""
-    kept = {True: ", kept", False: ", not kept", None: ""}[text_kept]
+def account(call: CallRecord, text: CallText | None = None) -> list[str]:
+    """A call's record as lines for a person; of what was said only how providers put their errors."""
+    kept = "" if call.status is Status.OPEN else ", kept" if text is not None else ", not kept"
     facts = {
         "call": call.id,
         "client's id": call.client_request_id or "",
@@ -160,7 +168,8 @@ def account(call: CallRecord, text_kept: bool | None = None) -> list[str]:
     }
     lines = [f"{name:<12} {text}" for name, text in facts.items() if text not in ("", UNKNOWN)]
     lines += [f"decision     {d.candidate}: {d.why}" for d in call.decisions]
-    return lines + [line for attempt in call.attempts for line in _attempt(attempt)]
+    lines += [line for attempt in call.attempts for line in _attempt(attempt)]
+    return lines + [f"its words    attempt {one.attempt}: {one.message}" for one in (text.errors if text else ())]
 
 
 def how(call: CallRecord) -> str:

@@ -214,8 +214,10 @@ class Call:
 
     def text(self) -> CallText | None:
         """What was said, as far as that may be kept."""
-        opened = self.ledger.opened
-        return self.transcript.text(opened.id, opened.started_ns, self.request) if self.transcript is not None else None
+        ledger = self.ledger
+        if self.transcript is None:
+            return None
+        return self.transcript.text(ledger.opened.id, ledger.opened.started_ns, self.request, ledger.quoted)
 
     async def stored(self) -> None:
         """The open row is committed; waiting again costs nothing, and a cancelled wait does not undo it.

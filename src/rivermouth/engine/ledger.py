@@ -17,7 +17,16 @@ from rivermouth.ir.events import Usage
 from rivermouth.routing.cost import Cost, cost, together
 from rivermouth.routing.endpoint import Endpoint
 from rivermouth.routing.policy import Verdict
-from rivermouth.store.port import LONGEST_MESSAGE, AttemptRecord, CallRecord, Checkpoint, Decision, Outcome, Status
+from rivermouth.store.port import (
+    LONGEST_MESSAGE,
+    AttemptRecord,
+    CallRecord,
+    Checkpoint,
+    Decision,
+    Outcome,
+    Quoted,
+    Status,
+)
 
 
 class Line:
@@ -50,7 +59,7 @@ class Line:
             ended_ns=ended_ns,
             kind=error.kind if error is not None else None,
             status_code=error.status if error is not None else None,
-            message=error.message[:LONGEST_MESSAGE] if error is not None else None,
+            message=error.own_words[:LONGEST_MESSAGE] if error is not None else None,
             input_tokens=used.input_tokens,
             output_tokens=used.output_tokens,
             cached_tokens=used.cached_tokens,
@@ -95,6 +104,7 @@ class Ledger:
         "held_by_keepalive",
         "ignored",
         "opened",
+        "quoted",
     )
 
     def __init__(self, opened: CallRecord, clock_ns: Callable[[], int]) -> None:
@@ -108,6 +118,7 @@ class Ledger:
         self.finish_reason: str | None = None
         self.held_by_keepalive = False
         self.ignored: tuple[str, ...] = ()
+        self.quoted: tuple[Quoted, ...] = ()
 
     @property
     def serving(self) -> Endpoint | None:
@@ -148,6 +159,8 @@ class Ledger:
         paid = cost(line.endpoint.price, used)
         self._spent = together(self._spent, paid)
         self._lines.append(line.record(used, paid, outcome, self.since_ns(), error))
+        if error is not None and error.foreign:
+            self.quoted = (*self.quoted, Quoted(line.number, error.message[:LONGEST_MESSAGE]))
 
     def checkpoint(self) -> Checkpoint:
         """What has been produced so far, for the store."""
@@ -165,7 +178,7 @@ class Ledger:
             self.opened,
             status=status,
             kind=error.kind if error is not None else None,
-            message=error.message[:LONGEST_MESSAGE] if error is not None else None,
+            message=error.own_words[:LONGEST_MESSAGE] if error is not None else None,
             cancelled_by=by.value if by is not None else None,
             finish_reason=self.finish_reason,
             first_token_ns=self.first_token_ns,

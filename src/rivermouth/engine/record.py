@@ -38,6 +38,7 @@ from rivermouth.store.port import (
     Checkpoint,
     Decision,
     Outcome,
+    Quoted,
     Said,
     Status,
     StoreError,
@@ -95,7 +96,8 @@ def _kept(message: str, secrets: tuple[Secret, ...]) -> str:
 
 def _clean_text(text: CallText, secrets: tuple[Secret, ...]) -> CallText:
     prompt = tuple(Said(said.role, redact(said.text, secrets)) for said in text.prompt)
-    return msgspec.structs.replace(text, prompt=prompt, answer=redact(text.answer, secrets))
+    errors = tuple(Quoted(one.attempt, _kept(one.message, secrets)) for one in text.errors)
+    return msgspec.structs.replace(text, prompt=prompt, answer=redact(text.answer, secrets), errors=errors)
 
 
 def _bare(record: CallRecord) -> CallRecord:

@@ -13,7 +13,7 @@ from rivermouth.engine.tally import Tally
 from rivermouth.ir.events import ArgsDelta, Event, PartKind, PartStart, ReasoningDelta, TextDelta
 from rivermouth.ir.request import EmbedRequest, File, Part, Reasoning, Request, Text, ToolCall, ToolResult
 from rivermouth.routing.endpoint import Candidate
-from rivermouth.store.port import CallText, Said
+from rivermouth.store.port import CallText, Quoted, Said
 
 PROMPT_CAP_CHARS: Final = 64 * 1024
 ANSWER_CAP_CHARS: Final = 64 * 1024
@@ -78,13 +78,15 @@ class Transcript:
         self._last = None if self._forbidden else Hearing()
         return self._last or Tally()
 
-    def text(self, call_id: str, started_ns: int, request: Request | EmbedRequest) -> CallText | None:
-        """The request and the answer of the last attempt; None where nothing may be kept."""
+    def text(
+        self, call_id: str, started_ns: int, request: Request | EmbedRequest, errors: tuple[Quoted, ...] = ()
+    ) -> CallText | None:
+        """The request, the answer of the last attempt and how failed ones put it; None where nothing may be kept."""
         last = self._last
         if last is None or self._forbidden:
             return None
         prompt, cut = bounded(said(request))
-        return CallText(call_id, started_ns, prompt, last.text, cut or last.cut)
+        return CallText(call_id, started_ns, prompt, last.text, cut or last.cut, errors)
 
 
 def said(request: Request | EmbedRequest) -> Iterator[Said]:

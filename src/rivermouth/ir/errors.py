@@ -5,6 +5,7 @@ A dialect maps *kinds* to its own words, never messages.  The kind advises; the 
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 from typing import Any, Final
 
@@ -55,6 +56,9 @@ ADVICE: Final[dict[Kind, Advice]] = {
 }
 
 
+_MACHINES_WORD: Final = re.compile(r"[A-Za-z0-9_.:/-]{1,64}")
+
+
 class WireError(Exception):
     """Bytes that are not what the protocol promises.  Raised by `wire` and by decoders, renamed by the pump.
 
@@ -73,6 +77,8 @@ class ApiError(Exception):
     param: the request field at fault, as the client named it.  code: a machine's word, finer than the kind.
     retry_after_s: seconds until a new try makes sense.  status: overrides the kind's own (405, 421 ...).
     provider: who failed, if not this server.  clock: which clock ran out, for `Kind.TIMEOUT`.
+    foreign: message and code are somebody else's words, which may quote what was said; a client gets them, and a record
+    has them only where it may have texts.
     """
 
     def __init__(
@@ -86,6 +92,7 @@ class ApiError(Exception):
         status: int | None = None,
         provider: str | None = None,
         clock: str | None = None,
+        foreign: bool = False,
     ) -> None:
         super().__init__(message)
         self.kind = kind
@@ -96,11 +103,20 @@ class ApiError(Exception):
         self.status = status if status is not None else ADVICE[kind].status
         self.provider = provider
         self.clock = clock
+        self.foreign = foreign
 
     @property
     def retryable(self) -> bool:
         """True when the same call may succeed later or at another endpoint."""
         return ADVICE[self.kind].retryable
+
+    @property
+    def own_words(self) -> str:
+        """The message, or what stands for it where it is somebody else's: who failed, and the machine's word for it."""
+        if not self.foreign:
+            return self.message
+        word = self.code if self.code is not None and _MACHINES_WORD.fullmatch(self.code) else self.kind.value
+        return f"{self.provider or 'the provider'} reported {word}"
 
     def status_for(self, usual: int) -> int:
         """The HTTP status in a dialect whose own for the kind is `usual`; one that overrides the kind's is kept."""

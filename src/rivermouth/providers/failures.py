@@ -51,6 +51,7 @@ class Failures:
             status=error.status,
             provider=self._name,
             clock=error.clock,
+            foreign=True,
         )
 
     def parsed(self, parse: Callable[[bytes], T], body: bytes) -> T:

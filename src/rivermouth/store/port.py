@@ -151,6 +151,13 @@ class Said(msgspec.Struct, frozen=True):
     text: str
 
 
+class Quoted(msgspec.Struct, frozen=True):
+    """How the endpoint of a failed attempt put it, in words that may quote the prompt."""
+
+    attempt: int
+    message: str
+
+
 class CallText(msgspec.Struct, frozen=True):
     """What was said in one call, where that is kept.  cut: some of it is not here, being too long."""
 
@@ -159,6 +166,7 @@ class CallText(msgspec.Struct, frozen=True):
     prompt: tuple[Said, ...]
     answer: str
     cut: bool = False
+    errors: tuple[Quoted, ...] = ()
 
 
 class Checkpoint(msgspec.Struct, frozen=True):

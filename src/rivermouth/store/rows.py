@@ -9,13 +9,14 @@ import msgspec
 from sqlalchemy import ColumnElement, RowMapping, literal_column, or_
 from sqlalchemy.sql.expression import ColumnCollection
 
-from rivermouth.store.port import AttemptRecord, CallFilter, CallRecord, CallText, Decision, Said, Status
+from rivermouth.store.port import AttemptRecord, CallFilter, CallRecord, CallText, Decision, Quoted, Said, Status
 from rivermouth.store.tables import calls
 from rivermouth.wire import json
 
 _decisions: Final = json.typed(tuple[Decision, ...])
 _ignored: Final = json.typed(tuple[str, ...])
 _said: Final = json.typed(tuple[Said, ...])
+_quoted: Final = json.typed(tuple[Quoted, ...])
 
 Columns = ColumnCollection[str, Any]
 
@@ -82,6 +83,7 @@ def text_of(row: RowMapping) -> CallText:
     """A row of `calls_text`."""
     values = plain(row)
     values["prompt"] = json.decode_as(_said, values["prompt"].encode())
+    values["errors"] = json.decode_as(_quoted, values["errors"].encode())
     return msgspec.convert(values, CallText, strict=False)
 
 

@@ -220,7 +220,7 @@ def attempt_row(call_id: str, a: AttemptRecord, outcome: str) -> Row:
 
 def text_row(t: CallText) -> Row:
     """For `PUT_TEXT`."""
-    return (t.call_id, t.started_ns, _text(t.prompt), t.answer, 1 if t.cut else 0, t.call_id)
+    return (t.call_id, t.started_ns, _text(t.prompt), t.answer, 1 if t.cut else 0, _text(t.errors), t.call_id)
 
 
 def _text(values: tuple[Any, ...]) -> str:

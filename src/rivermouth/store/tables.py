@@ -10,7 +10,7 @@ from typing import Final
 
 from sqlalchemy import BigInteger, Column, Index, Integer, MetaData, String, Table, Text
 
-HEAD: Final = "kept_0001"
+HEAD: Final = "words_0001"
 """The newest migration.  A database that already says so is used as it is, without loading Alembic."""
 
 metadata: Final = MetaData()
@@ -103,6 +103,7 @@ calls_text: Final = Table(
     Column("prompt", Text, nullable=False),
     Column("answer", Text, nullable=False),
     Column("cut", Integer, nullable=False, server_default="0"),
+    Column("errors", Text, nullable=False, server_default="[]"),
     sqlite_with_rowid=False,
 )
 calls_text_started: Final = Index("calls_text_started", calls_text.c.started_ns)

@@ -163,7 +163,7 @@ class Engine:
         except ApiError as error:
             return failed(wanted.id, error)
         except (RuntimeError, ValueError, TypeError) as error:
-            return Failed(id=wanted.id, kind=Kind.INVALID_REQUEST.value, message=native_reason(error))
+            return Failed(id=wanted.id, kind=Kind.INVALID_REQUEST.value, message=native_reason(error), foreign=True)
         began = Began(wanted.id, count, in_thought)
         self._live[wanted.id] = Live(wanted, handle, began, self._spelling(wanted.marks))
         return began
@@ -228,8 +228,8 @@ class Engine:
                 messages, add_generation_prompt=True, tools=tools, extra_context=context
             )
         except RuntimeError as error:
-            why = template_reason(str(error))
-            raise invalid(f"the chat template refuses these messages: {why}", param="messages") from None
+            text = f"the chat template refuses these messages: {template_reason(str(error))}"
+            raise ApiError(Kind.INVALID_REQUEST, text, param="messages", foreign=True) from None
         if wanted.answer_at_once:
             text = without_thought(text, switched=wanted.enable_thinking is not None)
         return self._tokenizer.encode(text, add_special_tokens=False).input_ids, opens_thought(text)
@@ -329,7 +329,14 @@ def _obey(engine: Engine, command: Taken) -> Word | None:
 
 def failed(identity: int, error: ApiError) -> Failed:
     """One request that is refused."""
-    return Failed(id=identity, kind=error.kind.value, message=error.message, code=error.code, param=error.param)
+    return Failed(
+        id=identity,
+        kind=error.kind.value,
+        message=error.message,
+        code=error.code,
+        param=error.param,
+        foreign=error.foreign,
+    )
 
 
 def counted(identity: int, prompt_tokens: int) -> Done:

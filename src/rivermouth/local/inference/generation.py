@@ -147,7 +147,9 @@ def unpacked(data: str, count: int) -> list[Vector]:
 
 def failure(word: Failed) -> ApiError:
     """What the process says of one request, as the error of its call."""
-    return ApiError(Kind(word.kind), word.message, code=word.code, param=word.param, provider=PROVIDER)
+    return ApiError(
+        Kind(word.kind), word.message, code=word.code, param=word.param, provider=PROVIDER, foreign=word.foreign
+    )
 
 
 def _on_loop(loop: asyncio.AbstractEventLoop, function: Callable[[int], None], argument: int) -> None:

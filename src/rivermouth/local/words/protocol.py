@@ -196,13 +196,14 @@ class Embedded(msgspec.Struct, frozen=True, kw_only=True, tag="embedded"):
 
 
 class Failed(msgspec.Struct, frozen=True, kw_only=True, tag="failed"):
-    """`kind` is an `ir.errors.Kind`."""
+    """`kind` is an `ir.errors.Kind`.  foreign: as an `ApiError` has it."""
 
     id: int
     kind: str
     message: str
     code: str | None = None
     param: str | None = None
+    foreign: bool = False
 
 
 Command = Load | Generate | LoadEncoder | Embed | Cancel

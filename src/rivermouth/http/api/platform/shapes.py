@@ -103,12 +103,20 @@ class Message(msgspec.Struct, frozen=True):
     text: str
 
 
+class AttemptError(msgspec.Struct, frozen=True):
+    """How the provider of a failed attempt put it."""
+
+    attempt: int
+    message: str
+
+
 class Words(msgspec.Struct, frozen=True):
     """What was said.  cut: some of it was too long to be kept."""
 
     prompt: list[Message]
     answer: str
     cut: bool
+    errors: list[AttemptError]
 
 
 class CallDocument(CallSummary, frozen=True, kw_only=True):
@@ -207,7 +215,8 @@ def _attempt(a: AttemptRecord) -> Attempt:
 
 
 def _words(text: CallText) -> Words:
-    return Words([Message(said.role, said.text) for said in text.prompt], text.answer, text.cut)
+    prompt = [Message(said.role, said.text) for said in text.prompt]
+    return Words(prompt, text.answer, text.cut, [AttemptError(one.attempt, one.message) for one in text.errors])
 
 
 def money(nano: int | None, currency: str | None, *, estimated: bool) -> Money | None:

@@ -1,0 +1,19 @@
+"""How a provider put its errors, beside the texts that they may quote."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "words_0001"
+down_revision = "kept_0001"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    op.add_column("calls_text", sa.Column("errors", sa.Text, nullable=False, server_default="[]"))
+
+
+def downgrade() -> None:
+    op.drop_column("calls_text", "errors")

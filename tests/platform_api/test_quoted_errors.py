@@ -1,0 +1,136 @@
+"""How a provider puts an error may quote the prompt: it is text, and kept where and as long as texts are.
+
+What the record itself says of the error is of this server's making.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rivermouth.ir.errors import ApiError, Kind
+from rivermouth.store.port import CallText, Quoted, Status
+from rivermouth.store.sqlite_archive import SqliteCallArchive
+from tests.engine.client import calling
+from tests.engine.lab import Lab, lab
+from tests.engine.place import placed
+from tests.engine.words import OPENAI, PLAIN, ROLE, begin, data, model, provider, refusal, says, talk
+from tests.fakes import JSON, Asked
+
+pytestmark = [pytest.mark.anyio, pytest.mark.promise(69)]
+
+PROMPT = "a mellifluous quokka"
+WORDS = f"I cannot answer {PROMPT!r}"
+BOT = f"""
+def answer(messages):
+    yield "well, "
+    raise ValueError({WORDS!r})
+"""
+
+
+def records(text: str, more: str = "") -> Callable[[str], str]:
+    return lambda url: f'{PLAIN}[records]\ntext = "{text}"\n' + provider("lab", url) + provider("b", url) + more
+
+
+def kept(server: Lab, call_id: str) -> CallText | None:
+    archive = SqliteCallArchive.reader(server.data_path / "rivermouth.db")
+    try:
+        return archive.text(call_id)
+    finally:
+        archive.dispose()
+
+
+def traces(server: Lab) -> list[str]:
+    """The files that have a word of it."""
+    files = [file for file in server.data_path.rglob("*") if file.is_file()]
+    return [file.name for file in files if PROMPT.encode() in file.read_bytes()]
+
+
+async def refuses(asked: Asked) -> None:
+    await asked.answer(400, JSON, refusal(WORDS))
+
+
+async def breaks(asked: Asked) -> None:
+    error = {"message": WORDS, "type": "invalid_request_error", "code": "content_policy_violation"}
+    await begin(asked, ROLE, says("well, "), data({"error": error}))
+    await asked.end()
+
+
+@pytest.mark.parametrize(
+    ("fails", "told"),
+    [(refuses, "lab reported invalid_request"), (breaks, "lab reported content_policy_violation")],
+    ids=["before the stream", "in the stream"],
+)
+async def test_where_no_text_may_be_kept_no_word_of_it_is(tmp_path: Path, fails: Callable[..., object], told: str):
+    """The client has it all the same: it was the client's own."""
+    async with placed(tmp_path, records("none")) as place:
+        body = talk("lab/m") | {"messages": [{"role": "user", "content": PROMPT}]}
+        async with calling(place.server.port, OPENAI.path, body) as client:
+            await fails(await place.asked())  # type: ignore[misc]
+            answer = await client.answer()
+            assert PROMPT.encode() in await answer.rest()
+        record = await place.server.record(answer.call_id)
+        assert (record.status, record.message) == (Status.FAILED, told)
+        assert [attempt.message for attempt in record.attempts] == [told]
+        assert kept(place.server, answer.call_id) is None
+    assert traces(place.server) == []
+
+
+async def test_it_stands_beside_the_texts_where_these_are(tmp_path: Path):
+    async with placed(tmp_path, records("all", model("two", "lab", "b"))) as place:
+        async with calling(place.server.port, OPENAI.path, talk("two")) as client:
+            await (await place.asked()).answer(503, JSON, refusal(WORDS))
+            await breaks(await place.asked())
+            answer = await client.answer()
+            await answer.rest()
+        record = await place.server.record(answer.call_id)
+        text = kept(place.server, answer.call_id)
+    assert [a.message for a in record.attempts] == ["lab reported overloaded", "b reported content_policy_violation"]
+    assert text is not None
+    assert text.errors == (Quoted(1, WORDS), Quoted(2, WORDS))
+    assert text.answer == "well, "
+
+
+async def test_a_policy_that_wants_no_text_wants_none_of_it_either(tmp_path: Path):
+    mute = '[server]\npolicy = "quiet"\n[policies.quiet]\nrecords_text = false\n'
+    async with placed(tmp_path, records("all", mute)) as place:
+        async with calling(place.server.port, OPENAI.path, talk("lab/m")) as client:
+            await refuses(await place.asked())
+            answer = await client.answer()
+            await answer.rest()
+        await place.server.record(answer.call_id)
+        assert kept(place.server, answer.call_id) is None
+    assert traces(place.server) == []
+
+
+async def test_so_it_is_with_what_a_function_raises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "quoting_bot.py").write_text(BOT)
+    monkeypatch.syspath_prepend(tmp_path)
+    with lab(tmp_path / "server", f'{PLAIN}[providers.bot]\npython = "quoting_bot:answer"\n') as server:
+        async with calling(server.port, OPENAI.path, talk("bot/m")) as client:
+            answer = await client.answer()
+            assert WORDS.encode() in await answer.rest()
+        record = await server.record(answer.call_id)
+    assert record.message == "bot reported upstream"
+    assert traces(server) == []
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (None, "lab reported rate_limited"),
+        ("insufficient_quota", "lab reported insufficient_quota"),
+        ("you asked: who am I", "lab reported rate_limited"),
+        ("x" * 65, "lab reported rate_limited"),
+    ],
+)
+def test_a_code_is_kept_where_it_is_a_word_for_machines(code: str | None, words: str):
+    assert ApiError(Kind.RATE_LIMITED, WORDS, code=code, provider="lab", foreign=True).own_words == words
+
+
+def test_our_own_words_are_kept():
+    assert (
+        ApiError(Kind.NETWORK, "the connection was refused", provider="lab").own_words == "the connection was refused"
+    )
