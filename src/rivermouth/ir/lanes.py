@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
 from rivermouth.ir.errors import ApiError, Kind
 from rivermouth.ir.events import ArgsDelta, Event, MediaDelta, PartEnd, PartStart, ReasoningDelta, Signature, TextDelta
@@ -156,6 +156,17 @@ class OneAtATime(ABC):
                 if said.ended:
                     del self._starts[said.part]
                     self._let_go(Ending.WHOLE, out)
+
+    PARTS: ClassVar[dict[type, Callable[[OneAtATime, Any, list[bytes]], None]]] = {
+        PartStart: part_start,
+        TextDelta: part_delta,
+        ReasoningDelta: part_delta,
+        ArgsDelta: part_delta,
+        Signature: part_delta,
+        MediaDelta: part_delta,
+        PartEnd: part_end,
+    }
+    """What is done with each event of a part."""
 
     def _drain(self, left: Ending, out: list[bytes]) -> None:
         """Every turn that was not over, in order (F13).  left: how those end that had no end of their own."""

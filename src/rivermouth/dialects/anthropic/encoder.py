@@ -26,7 +26,6 @@ from rivermouth.ir.events import (
     Event,
     Finish,
     MediaDelta,
-    PartEnd,
     PartKind,
     PartStart,
     ReasoningDelta,
@@ -232,13 +231,7 @@ class Encoder(OneAtATime):
     # Start, Warn and Unknown have no frame: message_start comes with the first that needs it.
     _HANDLERS: ClassVar[dict[type, Callable[[Encoder, Any, list[bytes]], None]]] = {
         Usage: _on_usage,
-        PartStart: OneAtATime.part_start,
-        TextDelta: OneAtATime.part_delta,
-        ReasoningDelta: OneAtATime.part_delta,
-        ArgsDelta: OneAtATime.part_delta,
-        Signature: OneAtATime.part_delta,
-        MediaDelta: OneAtATime.part_delta,
-        PartEnd: OneAtATime.part_end,
+        **OneAtATime.PARTS,
         Finish: _on_finish,
         Error: _on_error,
     }

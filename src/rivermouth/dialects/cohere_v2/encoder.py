@@ -19,12 +19,10 @@ from rivermouth.ir.events import (
     Event,
     Finish,
     MediaDelta,
-    PartEnd,
     PartKind,
     PartStart,
     Reason,
     ReasoningDelta,
-    Signature,
     TextDelta,
     Usage,
     merge_usage,
@@ -207,13 +205,7 @@ class Encoder(OneAtATime):
     # Start, Warn and Unknown have no frame: message-start comes with the first that needs it.
     _HANDLERS: ClassVar[dict[type, Callable[[Encoder, Any, list[bytes]], None]]] = {
         Usage: _on_usage,
-        PartStart: OneAtATime.part_start,
-        TextDelta: OneAtATime.part_delta,
-        ReasoningDelta: OneAtATime.part_delta,
-        ArgsDelta: OneAtATime.part_delta,
-        Signature: OneAtATime.part_delta,
-        MediaDelta: OneAtATime.part_delta,
-        PartEnd: OneAtATime.part_end,
+        **OneAtATime.PARTS,
         Finish: _on_finish,
         Error: _on_error,
     }
