@@ -44,8 +44,8 @@ MAY_CATCH_ALL = {
     "engine/engine.py Engine._run",  # the pump's seam: the client and the record learn of it
     "http/dataplane.py DataPlane.__call__",  # the edge: a fault of ours is an answer, not a dropped connection
     "local/embedding/tokens.py load_tokenizer",  # the library has no narrower class for a bad file
-    "providers/lean.py Connection._pass_on",  # it is raised where the reader waits
-    "providers/lean.py Connection.straighten.way",  # likewise
+    "providers/lean/connection.py Connection._pass_on",  # it is raised where the reader waits
+    "providers/lean/connection.py Connection.straighten.way",  # likewise
     "providers/python.py load",  # a module of the user's own
     "providers/python.py _Worker._run",  # a generator of the user's own, in its thread
 }

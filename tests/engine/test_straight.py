@@ -27,7 +27,8 @@ from rivermouth.ir.events import Event
 from rivermouth.ir.request import Message, Request, Role, Text
 from rivermouth.providers.answers import Stream
 from rivermouth.providers.failures import Failures
-from rivermouth.providers.lean import Connection, LeanResponse
+from rivermouth.providers.lean.client import LeanResponse
+from rivermouth.providers.lean.connection import Connection
 from rivermouth.providers.provider import Batch
 from rivermouth.routing.endpoint import Candidate, Endpoint
 from rivermouth.routing.policy import DEFAULT_ID

@@ -17,7 +17,9 @@ import pytest
 
 from rivermouth.ir.errors import ApiError, Kind
 from rivermouth.providers.client import Response
-from rivermouth.providers.lean import HEAD_CAP_BYTES, HIGH_BYTES, INFLATED_CAP_BYTES, LeanClient
+from rivermouth.providers.lean import LeanClient
+from rivermouth.providers.lean.connection import HEAD_CAP_BYTES, HIGH_BYTES
+from rivermouth.providers.lean.inflate import INFLATED_CAP_BYTES
 from tests.engine.test_clocks import deaf
 from tests.engine.tls import self_signed
 from tests.fakes import JSON, SSE, Asked, FakeUpstream
