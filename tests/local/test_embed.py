@@ -311,7 +311,7 @@ async def test_an_answer_s_command_to_an_encoder_is_passed_over(alone: LocalProv
         engine = lease.loaded.engine
         engine._send(b'{"type":"generate","id":7,"prompt":"x","context_tokens":8}\n{"type":"embed","id":8}\n')
         assert_vectors(await embed(alone, embedding("sea")), "sea")
-        assert any("passed over" in line for line in engine.stderr)
+        assert [line for line in engine.stderr if "passed over" in line] == ["passed over: Generate"]
 
 
 def test_texts_are_handed_out_in_bounded_pieces() -> None:

@@ -101,6 +101,28 @@ def test_a_secret_is_written_nowhere(lines: io.StringIO):
     assert "Traceback" in str(parsed(lines)[2]["exception"])
 
 
+def test_of_an_exception_the_class_and_the_frames_are_told_and_not_the_message(lines: io.StringIO):
+    """Its message may quote a prompt, and so may what led to it."""
+    story = "a mellifluous quokka"
+
+    def fails() -> None:
+        try:
+            raise KeyError(story)
+        except KeyError as error:
+            raise ExceptionGroup(story, [ValueError(story)]) from error
+
+    for told in (structlog.stdlib.get_logger("x"), logging.getLogger("y")):
+        try:
+            fails()
+        except ExceptionGroup:
+            told.exception("x.failed")
+    assert story not in said(lines)
+    for line in parsed(lines):
+        text = str(line["exception"])
+        assert text.index("KeyError") < text.index("ExceptionGroup of ValueError")
+        assert text.count("in fails") == 2
+
+
 @pytest.mark.fault("F36")
 def test_the_text_form_masks_too(restored: None):
     stream = io.StringIO()

@@ -6,6 +6,9 @@ from typing import Any, Final
 
 import pytest
 
+from rivermouth.store.archive import Erased
+from rivermouth.store.port import CallFilter, StoreError
+from rivermouth.store.sqlite_archive import SqliteCallArchive
 from tests.engine.words import ANTHROPIC, talk
 from tests.platform_api.office import Office
 
@@ -46,6 +49,17 @@ async def test_a_users_calls_lead_nowhere_and_every_sum_stays(place: Office):
         {"calls": 2, "texts": 2, "answers": 0},
     )
     assert "carol" not in str(entry), "the log of changes stays, and would be the last place that knows"
+
+
+async def test_a_failed_erasure_does_not_name_whom_it_is_about(place: Office, monkeypatch: pytest.MonkeyPatch):
+    def busy(archive: SqliteCallArchive, where: CallFilter) -> Erased:
+        raise StoreError("database is locked", passing=True)
+
+    monkeypatch.setattr(SqliteCallArchive, "erase", busy)
+    assert (await place.ask("DELETE", f"/platform/v1/users/{CAROL}/data"))[0] == 503
+    told = [line for line in place.server.log if line["event"] == "platform.store_failed"]
+    assert [line["path"] for line in told] == ["/platform/v1/users/{user}/data"]
+    assert "carol" not in str(place.server.log)
 
 
 async def test_a_user_of_keys_is_erased_with_their_calls(place: Office):

@@ -5,12 +5,13 @@ What the record itself says of the error is of this server's making.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from rivermouth.ir.errors import ApiError, Kind
+from rivermouth.ir.errors import ApiError, Kind, invalid
 from rivermouth.store.port import CallText, Quoted, Status
 from rivermouth.store.sqlite_archive import SqliteCallArchive
 from tests.engine.client import calling
@@ -115,6 +116,75 @@ async def test_so_it_is_with_what_a_function_raises(tmp_path: Path, monkeypatch:
         record = await server.record(answer.call_id)
     assert record.message == "bot reported upstream"
     assert traces(server) == []
+
+
+async def test_an_error_of_our_own_kind_that_a_function_raises_is_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    raises = BOT.replace(
+        "raise ValueError(", "from rivermouth.ir.errors import ApiError, Kind\n    raise ApiError(Kind.NETWORK, "
+    )
+    (tmp_path / "our_bot.py").write_text(raises)
+    monkeypatch.syspath_prepend(tmp_path)
+    with lab(tmp_path / "server", f'{PLAIN}[providers.bot]\npython = "our_bot:answer"\n') as server:
+        async with calling(server.port, OPENAI.path, talk("bot/m")) as client:
+            answer = await client.answer()
+            assert WORDS.encode() in await answer.rest()
+        assert (await server.record(answer.call_id)).kind is Kind.NETWORK
+    assert traces(server) == []
+
+
+async def test_a_provider_that_says_our_code_says_its_own_words(tmp_path: Path):
+    """`no_credentials` is told in the log with its reason; an upstream can say so too."""
+    async with placed(tmp_path, records("none")) as place:
+        async with calling(place.server.port, OPENAI.path, talk("lab/m")) as client:
+            error = {"error": {"message": WORDS, "type": "authentication_error", "code": "no_credentials"}}
+            await (await place.asked()).answer(401, JSON, json.dumps(error).encode())
+            answer = await client.answer()
+            assert b"did not accept this server's key" in await answer.rest()
+        await place.server.record(answer.call_id)
+        assert any(line["event"] == "call.provider_refused" for line in place.server.log)
+        assert PROMPT not in str(place.server.log)
+
+
+@pytest.mark.parametrize("dialect", ["anthropic", "bedrock_converse"])
+async def test_what_is_refused_here_is_named_and_not_repeated(tmp_path: Path, dialect: str):
+    """A media type is any words that a client likes."""
+    image = {"type": "image_url", "image_url": {"url": f"data:{PROMPT.replace(' ', '-')}/x;base64,AAAA"}}
+    asked = talk("lab/m") | {"messages": [{"role": "user", "content": [image]}]}
+    spoken = f"{PLAIN}" + provider("lab", "http://127.0.0.1:9", dialect=dialect, more='api_key = "abcdefgh"\n')
+    with lab(tmp_path, spoken) as server:
+        async with calling(server.port, OPENAI.path, asked) as client:
+            answer = await client.answer()
+            assert b"mellifluous" in await answer.rest()
+        record = await server.record(answer.call_id)
+    assert (record.kind, record.message) == (Kind.INVALID_REQUEST, "refused here: messages")
+
+
+async def test_a_schema_that_is_refused_here_is_not_repeated(tmp_path: Path):
+    schema = {"$ref": f"http://x/{PROMPT}"}
+    form = {"type": "json_schema", "json_schema": {"name": "n", "schema": schema}}
+    with lab(tmp_path) as server:
+        async with calling(server.port, OPENAI.path, talk("scripted", response_format=form)) as client:
+            answer = await client.answer()
+            assert answer.status == 400
+            await answer.rest()
+        record = await server.record(answer.call_id)
+    assert record.message == "refused here: response_format"
+    assert traces(server) == []
+
+
+@pytest.mark.parametrize(
+    ("param", "code", "words"),
+    [
+        ("messages[0].content", None, "refused here: messages"),
+        ("tools", "unsupported_value", "refused here: unsupported_value"),
+        (PROMPT, PROMPT, "refused here: invalid_request"),
+        (None, None, "refused here: invalid_request"),
+    ],
+)
+def test_our_own_refusals_name_the_field(param: str | None, code: str | None, words: str):
+    assert invalid(WORDS, param=param, code=code).own_words == words
 
 
 @pytest.mark.parametrize(

@@ -48,6 +48,17 @@ ROWS = {
             " VALUES ('s1', 'u1', 'd', 1, 1, 9)"
         ),
     ),
+    "kept_0001": (
+        (
+            "INSERT INTO calls (id, started_ns, operation, dialect, surface, model_asked, status, kind, message)"
+            " VALUES ('c2', 8, 'generate', 'ollama', '', 'm', 'failed', 'invalid_request', 'what is a river, you ask?')"
+        ),
+        (
+            "INSERT INTO attempts (call_id, number, endpoint_id, provider, model, outcome, started_ns, kind, message)"
+            " VALUES ('c2', 1, 'lab/m', 'lab', 'm', 'failed', 8, 'invalid_request', 'what is a river, you ask?')"
+        ),
+        "INSERT INTO calls_text (call_id, started_ns, prompt, answer) VALUES ('c2', 8, '[]', '')",
+    ),
     "platform_0001": (
         (
             "INSERT INTO platform_keys (id, name, prefix, digest, role, created_ns, created_by)"
@@ -59,10 +70,16 @@ ROWS = {
 KEPT = {
     "calls_0001": (
         (
-            "SELECT id, started_ns, model_asked, status, price_nano, price_currency, price_estimated FROM calls",
+            (
+                "SELECT id, started_ns, model_asked, status, price_nano, price_currency, price_estimated FROM calls"
+                " WHERE id = 'c1'"
+            ),
             [("c1", 7, "m", "completed", 250_000_000, "EUR", 1)],
         ),
-        ("SELECT call_id, provider, output_tokens, price_nano FROM attempts", [("c1", "lab", 3, None)]),
+        (
+            "SELECT call_id, provider, output_tokens, price_nano FROM attempts WHERE call_id = 'c1'",
+            [("c1", "lab", 3, None)],
+        ),
     ),
     "chats_0001": (
         ("SELECT id, owner, title FROM chats", [(5, "guest", "Rivers")]),
@@ -75,6 +92,11 @@ KEPT = {
             "SELECT u.id, u.name, s.id FROM users u LEFT JOIN sessions s ON s.user_id = u.id ORDER BY u.id",
             [("guest", "", None), ("u1", "Anna", "s1")],
         ),
+    ),
+    "kept_0001": (
+        ("SELECT kind, message FROM calls WHERE id = 'c2'", [("invalid_request", None)]),
+        ("SELECT kind, message FROM attempts WHERE call_id = 'c2'", [("invalid_request", None)]),
+        ("SELECT errors FROM calls_text", [("[]",)]),
     ),
     "platform_0001": (("SELECT id, name, resumable FROM platform_keys", [("key_1", "ci", 0)]),),
 }

@@ -469,7 +469,7 @@ def _for_the_client(call: Call, error: ApiError) -> ApiError:
     """What the client is told; where that is less than is known, the record has the rest."""
     told = as_the_client_sees_it(error)
     if told is not error:
-        ours = error.message if error.code == "no_credentials" else None  # a vendor's own words may quote the prompt
+        ours = None if error.foreign else error.message  # a vendor's own words may quote the prompt
         log.warning("call.provider_refused", call=call.id, provider=error.provider, kind=error.kind, reason=ours)
     return told
 
@@ -478,7 +478,7 @@ def as_the_client_sees_it(error: ApiError) -> ApiError:
     """An upstream that refuses *our* key is no fault of the client's key; nor is it that we have none."""
     if error.provider is None:
         return error
-    if error.code == "no_credentials":
+    if error.code == "no_credentials" and not error.foreign:
         text = f"this server has no AWS credentials for {error.provider}; its log says why"
         return ApiError(error.kind, text, code=error.code, provider=error.provider)
     words = PROVIDER_REFUSED.get(error.kind)

@@ -159,7 +159,7 @@ class Ledger:
         paid = cost(line.endpoint.price, used)
         self._spent = together(self._spent, paid)
         self._lines.append(line.record(used, paid, outcome, self.since_ns(), error))
-        if error is not None and error.foreign:
+        if error is not None and error.quoting:
             self.quoted = (*self.quoted, Quoted(line.number, error.message[:LONGEST_MESSAGE]))
 
     def checkpoint(self) -> Checkpoint:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from rivermouth.dialects.dialect import Answer, Dialect
-from rivermouth.ir.errors import ApiError
+from rivermouth.ir.errors import ApiError, Kind, WireError
 from rivermouth.ir.events import Error
 from rivermouth.ir.fold import Fold
 from rivermouth.providers.provider import Batch
@@ -62,9 +62,12 @@ class Relayed:
         events = batch.events
         done = 0
         out = []
-        for frame, count in batch.frames:
-            out.append(feed(frame, events[done : done + count]))
-            done += count
+        try:
+            for frame, count in batch.frames:
+                out.append(feed(frame, events[done : done + count]))
+                done += count
+        except WireError as error:
+            raise _malformed(error) from None
         return b"".join(out)
 
     def plain(self, part: int, upstream: Stencil) -> Stencil | None:
@@ -85,7 +88,10 @@ class Document:
 
     def take(self, batch: Batch) -> bytes:
         if batch.body is not None and self._dialect.relay_reply is not None:
-            return self._dialect.relay_reply(batch.body, self._answer)
+            try:
+                return self._dialect.relay_reply(batch.body, self._answer)
+            except WireError as error:
+                raise _malformed(error) from None
         self._fold.feed_all(batch.events)
         if self._fold.finish is None:
             return b""
@@ -96,6 +102,11 @@ class Document:
 
     def fail(self, error: ApiError) -> bytes:
         return self._dialect.encode_error(error, self._answer.id).body
+
+
+def _malformed(error: WireError) -> ApiError:
+    """What the decoder could read, and cannot be passed on as it is."""
+    return ApiError(Kind.UPSTREAM, f"malformed answer: {error}", code="malformed")
 
 
 def output(dialect: Dialect, answer: Answer, *, stream: bool, same_dialect: bool) -> Output:

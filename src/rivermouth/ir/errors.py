@@ -57,6 +57,8 @@ ADVICE: Final[dict[Kind, Advice]] = {
 
 
 _MACHINES_WORD: Final = re.compile(r"[A-Za-z0-9_.:/-]{1,64}")
+_FIELD: Final = re.compile(r"([A-Za-z_]{1,32})(?:[.\[]|$)")
+"""The field of a request's body at the beginning of a path."""
 
 
 class WireError(Exception):
@@ -111,12 +113,21 @@ class ApiError(Exception):
         return ADVICE[self.kind].retryable
 
     @property
+    def quoting(self) -> bool:
+        """The message may quote what was said: somebody else's may, and so may one about what the client wants."""
+        return self.foreign or self.kind is Kind.INVALID_REQUEST
+
+    @property
     def own_words(self) -> str:
-        """The message, or what stands for it where it is somebody else's: who failed, and the machine's word for it."""
-        if not self.foreign:
+        """The message, or what stands for one that may quote: who failed, and the machine's word for it."""
+        if not self.quoting:
             return self.message
-        word = self.code if self.code is not None and _MACHINES_WORD.fullmatch(self.code) else self.kind.value
-        return f"{self.provider or 'the provider'} reported {word}"
+        if self.code is not None and _MACHINES_WORD.fullmatch(self.code):
+            word = self.code
+        else:
+            field = _FIELD.match(self.param or "") if not self.foreign else None
+            word = field[1] if field is not None else self.kind.value
+        return f"{self.provider or 'the provider'} reported {word}" if self.foreign else f"refused here: {word}"
 
     def status_for(self, usual: int) -> int:
         """The HTTP status in a dialect whose own for the kind is `usual`; one that overrides the kind's is kept."""

@@ -1,8 +1,9 @@
 """Structured logs on stderr: one event name per line ("turn.fenced"), key-value pairs beside it, as JSON or as text.
 
 The standard library's loggers (uvicorn's, aiohttp's) come out the same way.  No line holds a prompt, an answer or a
-secret: fields of such names are masked, and every text is searched for the configured secrets and for what looks like a
-key.  No value makes a line of its own: JSON escapes line breaks, and the text form shows controls as escapes.
+secret: fields of such names are masked, every text is searched for the configured secrets and for what looks like a
+key, and of an exception the class and the frames are told, not the message.  No value makes a line of its own: JSON
+escapes line breaks, and the text form shows controls as escapes.
 
 Lines are made and written by a thread of the log's own.  Whoever says something never waits for whoever reads stderr:
 when nobody does, what no longer fits is dropped, and counted.
@@ -26,6 +27,7 @@ import structlog
 from rivermouth.ir.names import CONTROLS
 from rivermouth.observe.backlog import Backlog, BacklogStatistics
 from rivermouth.observe.call_lines import EVENT, NAMES, CallLine, Told, ended_at, line_of
+from rivermouth.observe.tracebacks import without_messages
 from rivermouth.secrets import MASK, Secret, redact
 from rivermouth.wire import json
 
@@ -259,14 +261,14 @@ def configure_logging(
         structlog.stdlib.add_logger_name,
         structlog.stdlib.PositionalArgumentsFormatter(),
         structlog.processors.TimeStamper(fmt="iso", utc=True),
-        structlog.processors.format_exc_info,
+        without_messages,
         masker,
     ]
     others: list[structlog.typing.Processor] = [
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,
         _when,
-        structlog.processors.format_exc_info,
+        without_messages,
         masker,
     ]
     last: list[structlog.typing.Processor] = (

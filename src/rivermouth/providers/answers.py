@@ -165,6 +165,8 @@ class Stream:
                 events += made
         except WireError:
             pass  # a frame that was cut: the decoder says so
+        except ApiError as error:
+            events.append(Error(error))
         if not events or type(events[-1]) not in _ENDS:
             events += self._decoder.eof()
         if not events or type(events[-1]) not in _ENDS:

@@ -270,7 +270,7 @@ class _Worker:
         except BaseException as error:  # not Exception: a bot's sys.exit() would end the thread without a word
             if not isinstance(error, ApiError):  # its author has to see where
                 log.warning("provider.raised", provider=self._provider, exc_info=True)
-            self.tokens.fail(error if isinstance(error, ApiError) else foreign_error(error, self._provider))
+            self.tokens.fail(foreign_error(error, self._provider))
         finally:
             self._release()
             self._tell_ended()

@@ -152,7 +152,7 @@ class Said(msgspec.Struct, frozen=True):
 
 
 class Quoted(msgspec.Struct, frozen=True):
-    """How the endpoint of a failed attempt put it, in words that may quote the prompt."""
+    """Why an attempt failed, in words that may quote the prompt."""
 
     attempt: int
     message: str

@@ -22,7 +22,6 @@ from rivermouth.ir.errors import Kind
 from rivermouth.local.inference.commands import Commands, Taken, Unreadable
 from rivermouth.local.inference.running import Send, run
 from rivermouth.local.inference.stdio import (
-    REASON_CAP,
     without_telemetry,
 )
 from rivermouth.local.words.protocol import Cancel, Embed, Failed, Generate, Load, LoadEncoder, Ready, Word
@@ -57,7 +56,7 @@ def obey(encoder: Encoder, command: Taken) -> Word | None:
             message = f"the engine cannot read this request: {command.reason}"
             return Failed(id=identity, kind=Kind.INVALID_REQUEST.value, message=message, code="unreadable_request")
         case Unreadable() | LoadEncoder() | Load() | Generate():  # no request of ours: nobody to tell but the log
-            sys.stderr.write(f"passed over: {command}"[:REASON_CAP] + "\n")
+            sys.stderr.write(f"passed over: {type(command).__name__}\n")
             return None
 
 

@@ -35,11 +35,10 @@ from rivermouth.local.inference.detokenize import Decode, Detokenizer, spelling
 from rivermouth.local.inference.loading import GGUF, opened
 from rivermouth.local.inference.loading import STEP_TOKENS as STEP_TOKENS
 from rivermouth.local.inference.running import Send, run
+from rivermouth.local.inference.stdio import native_reason as native_reason
 from rivermouth.local.inference.stdio import (
-    REASON_CAP,
     without_telemetry,
 )
-from rivermouth.local.inference.stdio import native_reason as native_reason
 from rivermouth.local.words.families import THINK_CLOSE, ThoughtTokens, opens_thought, template_reason, without_thought
 from rivermouth.local.words.prompt import context_exceeded
 from rivermouth.local.words.protocol import (
@@ -323,7 +322,7 @@ def _obey(engine: Engine, command: Taken) -> Word | None:
             message = f"the engine cannot read this request: {command.reason}"
             return Failed(id=identity, kind=Kind.INVALID_REQUEST.value, message=message, code="unreadable_request")
         case Unreadable() | Load() | LoadEncoder() | Embed():  # no request of ours: there is nobody to tell but the log
-            sys.stderr.write(f"passed over: {command}"[:REASON_CAP] + "\n")
+            sys.stderr.write(f"passed over: {type(command).__name__}\n")
             return None
 
 

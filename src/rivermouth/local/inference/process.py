@@ -345,8 +345,9 @@ class EngineProcess:
                     status=501,
                     provider=PROVIDER,
                 )
-            return ApiError(Kind.UPSTREAM, f"the engine process failed: {self._fatal.message}", code=code,
-                            provider=PROVIDER)  # fmt: skip
+            text = f"the engine process failed: {self._fatal.message}"
+            # What the engine says while it answers may quote the prompt; while it loads there is none.
+            return ApiError(Kind.UPSTREAM, text, code=code, provider=PROVIDER, foreign=code == "engine_failed")
         if self._stopping:
             return ApiError(Kind.UPSTREAM, "the model was unloaded", code="model_unloaded", provider=PROVIDER)
         how = exit_words(self._process.returncode)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import NoReturn, TypeVar
 
 from rivermouth.local.inference.commands import Commands, Taken
-from rivermouth.local.inference.stdio import REASON_CAP, die_with_parent, leave, native_reason, own_stdout, write_words
+from rivermouth.local.inference.stdio import die_with_parent, leave, native_reason, own_stdout, write_words
 from rivermouth.local.words.protocol import Fatal, Ready, Word
 
 Engine = TypeVar("Engine")
@@ -57,5 +57,5 @@ def _first(commands: Commands, wanted: type[Wanted]) -> tuple[Wanted, list[Taken
             leave(0)
     first, *early = taken
     if not isinstance(first, wanted):
-        raise SystemExit(f"the first command must be {wanted.__name__}, not {first}"[:REASON_CAP])
+        raise SystemExit(f"the first command must be {wanted.__name__}, not {type(first).__name__}")
     return first, early

@@ -6,7 +6,8 @@ Theory of operation
 * The need is told before the load, and a load that is hopeless is refused; nothing native has been started then.
 * After a crash the next process of the same model on the same device waits 1 s from then, after the next 2, 4 and so
   on.  One that had answered before it died begins the row anew: its file is not what kills it.
-* A crash is told in the log with the last lines of stderr, and kept for `doctor`.  The clients' error has none of it.
+* A crash is told in the log, and kept for `doctor`: with the last lines of stderr where it was while loading.  What a
+  process writes that has answered may quote a prompt, so nobody keeps it.  The clients' error has none of it.
 """
 
 from __future__ import annotations
@@ -119,14 +120,13 @@ class Starter:
             self._add_to_row(_place(spec), anew=crash.answered > 0)
         elif crash.how.code == "engine_not_installed":
             return
+        how, stderr = crash.how.own_words, () if crash.loaded else crash.stderr
         log.error(
-            "engine.crashed", model=spec.model, device=spec.device, pid=crash.pid, reason=crash.how.message,
-            loaded=crash.loaded, stderr=crash.stderr,
+            "engine.crashed", model=spec.model, device=spec.device, pid=crash.pid, reason=how, loaded=crash.loaded,
+            stderr=stderr,
         )  # fmt: skip
         if spec.cache is not None:
-            last = history.LastCrash(
-                at=int(time.time()), device=spec.device, how=crash.how.message, stderr=crash.stderr
-            )
+            last = history.LastCrash(at=int(time.time()), device=spec.device, how=how, stderr=stderr)
             await asyncio.to_thread(history.note_crash, spec.cache, last)
 
     def _add_to_row(self, place: Place, *, anew: bool) -> None:

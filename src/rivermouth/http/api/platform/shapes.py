@@ -104,7 +104,7 @@ class Message(msgspec.Struct, frozen=True):
 
 
 class AttemptError(msgspec.Struct, frozen=True):
-    """How the provider of a failed attempt put it."""
+    """Why an attempt failed, in the words that the client got."""
 
     attempt: int
     message: str
