@@ -13,7 +13,7 @@ from rivermouth.cli.places import config_path
 from rivermouth.cli.term import Exit, emit, fail, say, show
 from rivermouth.config import Config, ConfigError, Problem, default_model_doubt, load, scripted_asked, without_place
 from rivermouth.config.problems import dotted
-from rivermouth.dialects import discover
+from rivermouth.dialects import names
 
 
 def run(file: Path | None, *, as_json: bool) -> None:
@@ -24,7 +24,7 @@ def run(file: Path | None, *, as_json: bool) -> None:
     problems: list[Problem] = []
     warnings: list[str] = []
     try:
-        config = load(path, os.environ, frozenset(discover()))
+        config = load(path, os.environ, names())
     except ConfigError as error:
         problems = error.problems
     else:

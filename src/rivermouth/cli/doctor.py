@@ -40,7 +40,7 @@ from rivermouth.config import (
     remains,
     without_place,
 )
-from rivermouth.dialects import discover
+from rivermouth.dialects import names
 from rivermouth.ir.errors import WireError
 from rivermouth.local.embedding.store import folder_of
 from rivermouth.local.inference import converted
@@ -122,7 +122,7 @@ def configuration(path: Path | None) -> tuple[Finding, Config]:
     """The file and its problems; with a broken one the rest is judged by the defaults, in the file's own place."""
     file = str(path) if path is not None else None
     try:
-        config = load(path, os.environ, frozenset(discover()))
+        config = load(path, os.environ, names())
     except ConfigError as error:
         problems = [str(problem) for problem in error.problems]
         return Finding("config", State.BROKEN, "\n".join(problems), {"file": file, "problems": problems}), (

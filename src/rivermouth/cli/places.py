@@ -39,9 +39,9 @@ def configured(
     scripted: it may ask the scripted models.
     """
     from rivermouth.config import load, override
-    from rivermouth.dialects import discover
+    from rivermouth.dialects import names
 
-    found = load(config_path(option), os.environ, frozenset(discover()), port=port, scripted=scripted)
+    found = load(config_path(option), os.environ, names(), port=port, scripted=scripted)
     return override(found, host=host, port=port)
 
 

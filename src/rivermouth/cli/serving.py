@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from rivermouth.cli.places import WILDCARDS, announced
 from rivermouth.cli.reload import Reloader
 from rivermouth.config import Config
+from rivermouth.http.listening import listen
 from rivermouth.ir.errors import ApiError
 from rivermouth.secrets import Secret
 from rivermouth.store.datadir import DataDir
@@ -111,8 +112,6 @@ async def _warm(local: LocalProvider, model: str) -> None:
 
 def listening(addresses: list[tuple[str, int]]) -> list[socket.socket]:
     """Sockets for all addresses, or for none.  Raises `OSError`."""
-    from rivermouth.http.server import listen
-
     sockets: list[socket.socket] = []
     try:
         for host, port in addresses:

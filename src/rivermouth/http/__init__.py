@@ -8,5 +8,6 @@ resume, kept                       calls that outlive a connection, and answers 
 chats, persons, rules              the chat's streams, whose a request of it is, and how people sign in
 origins, proxies, visitors         which hosts and pages may ask, behind which proxies, and from where
 models, page, api                  what is no call: local models, the page for browsers, the JSON APIs (Litestar)
-lifecycle, certificate, later      starting, draining, stopping; renewed certificates; what is made when asked for
+listening, lifecycle, certificate, later
+                                   starting, draining, stopping; renewed certificates; what is made when asked for
 """

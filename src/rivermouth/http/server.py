@@ -22,6 +22,7 @@ import uvicorn
 
 from rivermouth.http.app import App
 from rivermouth.http.lifecycle import Lifecycle
+from rivermouth.http.listening import BACKLOG
 from rivermouth.http.protocol import Protocol
 
 log = structlog.get_logger()
@@ -30,7 +31,6 @@ GRACE_S: Final = 5
 """After the drain: time for the in-stream errors and the records of calls that were ended."""
 DRAIN_TICK_S: Final = 0.05
 GC_THRESHOLD: Final = 50_000
-BACKLOG: Final = 2048
 KEEP_ALIVE_S: Final = 75
 
 
@@ -149,18 +149,3 @@ class Server(uvicorn.Server):
 
 def _nothing() -> None:
     """No one waits for it."""
-
-
-def listen(host: str, port: int) -> socket.socket:
-    """A listening socket; port 0 takes a free one.  Raises `OSError`."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    sock = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.bind((host, port))
-        sock.listen(BACKLOG)
-        sock.setblocking(False)
-    except OSError:
-        sock.close()
-        raise
-    return sock
