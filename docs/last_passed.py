@@ -23,7 +23,7 @@ HEAD: Final = (
     "# When what takes long last passed, and on which commit: `make bench`, `make fault` and the like write it.\n"
 )
 PAGES: Final = {"bench": Path("docs", "benchmarks.md")}
-"""Where a run that goes on beyond a goal it missed says so."""
+"""What a run writes, and where it says so when it goes on beyond a goal that it missed."""
 MISSED: Final = "| MISSED |"
 CHANGED: Final = ", with changes"
 """What is said of a commit when files of it had been changed since: what passed is in no commit."""
@@ -46,9 +46,10 @@ def written(passed: Passed) -> str:
 
 
 def commit_of(root: Path) -> str:
-    """The commit that is checked out, and whether its files are as they are there, but for the file of notes."""
+    """The commit that is checked out, and whether its files are as they are there, but for what the runs write."""
     commit = _git(root, "rev-parse", "--short=12", "HEAD").strip()
-    changed = _git(root, "status", "--porcelain", "--untracked-files=no", "--", ".", f":!{FILE.as_posix()}")
+    theirs = [f":!{file.as_posix()}" for file in (FILE, *PAGES.values())]
+    changed = _git(root, "status", "--porcelain", "--untracked-files=no", "--", ".", *theirs)
     return commit + (CHANGED if changed else "")
 
 

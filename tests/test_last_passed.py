@@ -44,6 +44,9 @@ def test_a_run_that_passes_is_noted_beside_the_others(clone: Path) -> None:
     for run in ("fault", "bench"):
         last_passed.note(clone, run, NOW)
     assert said(clone) == {run: {"date": "2026-11-30", "commit": commit} for run in ("bench", "fault")}
+    (clone / last_passed.PAGES["bench"]).write_text("| C | 2 ms | 5 | met |\n", encoding="utf-8")  # the run's own doing
+    last_passed.note(clone, "bench", NOW)
+    assert said(clone)["bench"]["commit"] == commit
     (clone / "code.py").write_text("2\n", encoding="utf-8")
     last_passed.note(clone, "bench", NOW.replace(month=12))
     assert said(clone)["bench"] == {"date": "2026-12-30", "commit": f"{commit}, with changes"}
