@@ -326,19 +326,9 @@ class AsyncTokenStream:
 
 
 def foreign_error(error: BaseException, provider: str | None = None) -> ApiError:
-    """An exception of somebody else's code as one of ours, with its class and its message; one of ours as theirs."""
+    """An exception of somebody else's code as one of ours, with its class and its message."""
     if isinstance(error, ApiError):
-        return ApiError(
-            error.kind,
-            error.message,
-            param=error.param,
-            code=error.code,
-            retry_after_s=error.retry_after_s,
-            status=error.status,
-            provider=error.provider,
-            clock=error.clock,
-            foreign=True,
-        )
+        return error.replace(foreign=True)
     try:
         said = str(error)
     except Exception:  # an exception of somebody else's that cannot even be printed

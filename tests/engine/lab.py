@@ -41,7 +41,7 @@ T = TypeVar("T")
 DEADLINE_S: Final = 10.0
 ASK_AGAIN_S: Final = 0.005
 LOOPBACK: Final = "127.0.0.1"
-OWN_FAULTS: Final = frozenset({"call.crashed", "request.crashed"})
+OWN_FAULTS: Final = frozenset({"call.crashed", "request.crashed", "loop.failed"})
 """What the server logs of a fault of its own; an engine process that died is none."""
 
 

@@ -17,20 +17,31 @@ pytestmark = pytest.mark.anyio
 NDJSON = "application/x-ndjson"
 
 
+WELL = b'{"model":"m","message":{"role":"assistant","content":"well"},"done":false}\n'
+MORE = b'{"model":"m","message":{"role":"assistant","content":", so"},"done":false}\n'
+OTHER = b'{"response":"other","model":"m","done":false}\n'
+
+
 @pytest.mark.fault("F10", "F14")
-async def test_a_line_of_the_other_route_in_the_middle_is_a_malformed_answer(tmp_path: Path):
-    """And no fault of this server's, which the lab would not let pass."""
+@pytest.mark.parametrize(
+    "reads", [(WELL, MORE, OTHER), (WELL, MORE + OTHER), (WELL + MORE + OTHER,)], ids=["apart", "two", "one"]
+)
+async def test_a_line_of_the_other_route_in_the_middle_is_a_malformed_answer(tmp_path: Path, reads: tuple[bytes, ...]):
+    """And no fault of this server, which the lab would not let pass.  What came before it arrives, however it came."""
     async with placed(tmp_path, lambda url: PLAIN + provider("lab", url, dialect="ollama")) as place:
         async with calling(place.server.port, OLLAMA.path, talk("lab/m")) as client:
             asked = await place.asked()
             await asked.head(200, NDJSON)
-            await asked.send(b'{"model":"m","message":{"role":"assistant","content":"well"},"done":false}\n')
+            first, *others = reads
+            await asked.send(first)
             answer = await client.answer()
-            await answer.until(b"well")
-            await asked.send(b'{"response":"other","model":"m","done":false}\n')
+            for read in others:
+                await answer.until(b"so" if read == OTHER else b"well")
+                await asked.send(read)
             body = await answer.rest()
             asked.cut()
         record = await place.server.record(answer.call_id)
+    assert OLLAMA.text(body) == "well, so"
     assert OLLAMA.failed(body) is not None
     assert (record.status, record.kind) == (Status.FAILED, Kind.UPSTREAM)
     assert record.message == "malformed answer: a line of the sibling route"

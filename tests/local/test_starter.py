@@ -11,7 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from rivermouth.ir.errors import ApiError
-from rivermouth.local.inference.process import Crash, EngineProcess
+from rivermouth.local.inference.process import Crash, EngineProcess, death_of
 from rivermouth.local.inference.spec import EncoderSpec, EngineSpec, load_command, precision
 from rivermouth.local.machine import history
 from rivermouth.local.machine.starter import BACKOFF_CAP_S, Row, Starter, need_of, wait_s, way_of
@@ -87,7 +87,6 @@ async def test_a_cold_load_a_warm_one_and_a_crash_are_remembered(files: dict[str
     assert (line["event"], line["reason"]) == ("engine.crashed", known.crash.how)
 
 
-@pytest.mark.promise(69)
 @pytest.mark.parametrize("loaded", [False, True])
 async def test_what_a_process_says_that_has_answered_is_kept_by_nobody(
     tmp_path: Path, loaded: bool, files: dict[str, Path]
@@ -95,15 +94,13 @@ async def test_what_a_process_says_that_has_answered_is_kept_by_nobody(
     """It may quote a prompt; what it says while it loads helps, and can quote none."""
     code = "engine_failed" if loaded else "load_failed"
     fatal = Fatal("cannot go on with 'a mellifluous quokka'", code)
-    died = EngineProcess.__new__(EngineProcess)
-    died._fatal = fatal
-    spec = spec_of(files["tiny"], tmp_path)
+    crashed = Crash(7, death_of(fatal, 4, ready=loaded), ("a mellifluous quokka",), loaded, 1)
     with capture_logs() as log:
-        await Starter()._note_crash(spec, Crash(7, died._death(), ("a mellifluous quokka",), loaded, 1))
+        await Starter()._note_crash(spec_of(files["tiny"], tmp_path), crashed)
     known = history.read(tmp_path).crash
     assert known is not None
     assert ("quokka" in str(log), "quokka" in str(known)) == (not loaded, not loaded)
-    assert known.how == ("local reported engine_failed" if loaded else f"the engine process failed: {fatal.message}")
+    assert known.how == ("local: engine_failed" if loaded else f"the engine process failed: {fatal.message}")
 
 
 async def test_after_a_crash_the_next_process_waits_longer_each_time(files: dict[str, Path]) -> None:

@@ -20,7 +20,7 @@ from tests.engine.place import placed
 from tests.engine.words import OPENAI, PLAIN, ROLE, begin, data, model, provider, refusal, says, talk
 from tests.fakes import JSON, Asked
 
-pytestmark = [pytest.mark.anyio, pytest.mark.promise(69)]
+pytestmark = pytest.mark.anyio
 
 PROMPT = "a mellifluous quokka"
 WORDS = f"I cannot answer {PROMPT!r}"
@@ -61,7 +61,7 @@ async def breaks(asked: Asked) -> None:
 
 @pytest.mark.parametrize(
     ("fails", "told"),
-    [(refuses, "lab reported invalid_request"), (breaks, "lab reported content_policy_violation")],
+    [(refuses, "lab: invalid_request"), (breaks, "lab: content_policy_violation")],
     ids=["before the stream", "in the stream"],
 )
 async def test_where_no_text_may_be_kept_no_word_of_it_is(tmp_path: Path, fails: Callable[..., object], told: str):
@@ -88,7 +88,8 @@ async def test_it_stands_beside_the_texts_where_these_are(tmp_path: Path):
             await answer.rest()
         record = await place.server.record(answer.call_id)
         text = kept(place.server, answer.call_id)
-    assert [a.message for a in record.attempts] == ["lab reported overloaded", "b reported content_policy_violation"]
+    assert [a.message for a in record.attempts] == ["lab: overloaded", "b: content_policy_violation"]
+    assert traces(place.server), "who looks for traces would find them"
     assert text is not None
     assert text.errors == (Quoted(1, WORDS), Quoted(2, WORDS))
     assert text.answer == "well, "
@@ -114,7 +115,7 @@ async def test_so_it_is_with_what_a_function_raises(tmp_path: Path, monkeypatch:
             answer = await client.answer()
             assert WORDS.encode() in await answer.rest()
         record = await server.record(answer.call_id)
-    assert record.message == "bot reported upstream"
+    assert record.message == "bot: upstream"
     assert traces(server) == []
 
 
@@ -190,10 +191,10 @@ def test_our_own_refusals_name_the_field(param: str | None, code: str | None, wo
 @pytest.mark.parametrize(
     ("code", "words"),
     [
-        (None, "lab reported rate_limited"),
-        ("insufficient_quota", "lab reported insufficient_quota"),
-        ("you asked: who am I", "lab reported rate_limited"),
-        ("x" * 65, "lab reported rate_limited"),
+        (None, "lab: rate_limited"),
+        ("insufficient_quota", "lab: insufficient_quota"),
+        ("you asked: who am I", "lab: rate_limited"),
+        ("x" * 65, "lab: rate_limited"),
     ],
 )
 def test_a_code_is_kept_where_it_is_a_word_for_machines(code: str | None, words: str):

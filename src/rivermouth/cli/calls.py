@@ -93,7 +93,7 @@ def shown(call_id: str, *, data_dir: Path | None, config_file: Path | None, as_j
     text = text_of(data_of(data_dir, config_file), call)
     if as_json:
         kept = text is not None if call.status is not Status.OPEN else None
-        emit({**msgspec.structs.asdict(call), "text_kept": kept})
+        emit({**msgspec.structs.asdict(call), "text_kept": kept, "errors": text.errors if text is not None else ()})
     else:
         show("\n".join(one_line(line) for line in account(call, text)))
 
@@ -166,10 +166,10 @@ def account(call: CallRecord, text: CallText | None = None) -> list[str]:
         "ignored": ", ".join(call.ignored),
         "notes": "a keep-alive began the answer" if call.held_by_keepalive else "",
     }
-    lines = [f"{name:<12} {text}" for name, text in facts.items() if text not in ("", UNKNOWN)]
+    lines = [f"{name:<12} {fact}" for name, fact in facts.items() if fact not in ("", UNKNOWN)]
     lines += [f"decision     {d.candidate}: {d.why}" for d in call.decisions]
     lines += [line for attempt in call.attempts for line in _attempt(attempt)]
-    return lines + [f"its words    attempt {one.attempt}: {one.message}" for one in (text.errors if text else ())]
+    return lines + [f"said         attempt {one.attempt}: {one.message}" for one in (text.errors if text else ())]
 
 
 def how(call: CallRecord) -> str:

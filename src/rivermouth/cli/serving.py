@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import threading
 from collections.abc import Callable, Iterable
 from contextlib import AsyncExitStack, suppress
 from importlib import import_module
@@ -14,6 +15,7 @@ from rivermouth.cli.reload import Reloader
 from rivermouth.config import Config
 from rivermouth.http.listening import listen
 from rivermouth.ir.errors import ApiError
+from rivermouth.observe.tracebacks import loop_failed, thread_failed
 from rivermouth.secrets import Secret
 from rivermouth.store.datadir import DataDir
 
@@ -62,6 +64,9 @@ async def serving(
     """
     from rivermouth.compose import local_provider, services
 
+    asyncio.get_running_loop().set_exception_handler(loop_failed)
+    if alone:
+        threading.excepthook = thread_failed
     async with AsyncExitStack() as stack:
         local = local_provider(config, data)
         stack.push_async_callback(local.close)

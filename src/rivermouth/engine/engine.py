@@ -466,11 +466,11 @@ PROVIDER_REFUSED: Final = {
 
 
 def _for_the_client(call: Call, error: ApiError) -> ApiError:
-    """What the client is told; where that is less than is known, the record has the rest."""
+    """What the client is told; where that is less than is known, the log has why."""
     told = as_the_client_sees_it(error)
     if told is not error:
-        ours = None if error.foreign else error.message  # a vendor's own words may quote the prompt
-        log.warning("call.provider_refused", call=call.id, provider=error.provider, kind=error.kind, reason=ours)
+        reason = error.own_words
+        log.warning("call.provider_refused", call=call.id, provider=error.provider, kind=error.kind, reason=reason)
     return told
 
 

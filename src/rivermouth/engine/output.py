@@ -29,6 +29,14 @@ class Output(Protocol):
     def fail(self, error: ApiError) -> bytes: ...
 
 
+class Unpassable(ApiError):
+    """The upstream's frame can be read, and cannot be passed on as it is.  before: the bytes of those before it."""
+
+    def __init__(self, error: WireError, before: bytes = b"") -> None:
+        super().__init__(Kind.UPSTREAM, f"malformed answer: {error}", code="malformed")
+        self.before = before
+
+
 class Translated:
     """Another dialect upstream, or none: neutral events through the client's encoder."""
 
@@ -67,7 +75,7 @@ class Relayed:
                 out.append(feed(frame, events[done : done + count]))
                 done += count
         except WireError as error:
-            raise _malformed(error) from None
+            raise Unpassable(error, b"".join(out)) from None
         return b"".join(out)
 
     def plain(self, part: int, upstream: Stencil) -> Stencil | None:
@@ -91,7 +99,7 @@ class Document:
             try:
                 return self._dialect.relay_reply(batch.body, self._answer)
             except WireError as error:
-                raise _malformed(error) from None
+                raise Unpassable(error) from None
         self._fold.feed_all(batch.events)
         if self._fold.finish is None:
             return b""
@@ -102,11 +110,6 @@ class Document:
 
     def fail(self, error: ApiError) -> bytes:
         return self._dialect.encode_error(error, self._answer.id).body
-
-
-def _malformed(error: WireError) -> ApiError:
-    """What the decoder could read, and cannot be passed on as it is."""
-    return ApiError(Kind.UPSTREAM, f"malformed answer: {error}", code="malformed")
 
 
 def output(dialect: Dialect, answer: Answer, *, stream: bool, same_dialect: bool) -> Output:

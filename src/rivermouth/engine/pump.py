@@ -15,7 +15,7 @@ from rivermouth.dialects.dialect import Answer
 from rivermouth.engine.call import Call, Sink
 from rivermouth.engine.deadlines import Deadlines
 from rivermouth.engine.ledger import Line
-from rivermouth.engine.output import Output
+from rivermouth.engine.output import Output, Unpassable
 from rivermouth.ir.errors import ApiError, Kind
 from rivermouth.ir.events import Error, Event, Finish, Reason, Start, Usage, Warn
 from rivermouth.ir.request import Request
@@ -59,9 +59,20 @@ class Flow(msgspec.Struct, frozen=True):
 
 async def pump(flow: Flow) -> None:
     """Reads to writes until the one end.  Raises the `ApiError` of an attempt that failed."""
+    held: list[bytes] = []
+    try:
+        await _pump(flow, held)
+    except Unpassable as stopped:
+        if flow.request.stream and flow.line.tally.produced:  # as with every failure: what came before it is passed on
+            await flow.call.commit()
+            await _send(flow, b"".join(held) + stopped.before)
+        raise
+
+
+async def _pump(flow: Flow, held: list[bytes]) -> None:
+    """held: what nobody has sent yet."""
     call, tally, out, deadlines = flow.call, flow.line.tally, flow.output, flow.deadlines
     ledger, read, stream = call.ledger, flow.upstream.read, flow.request.stream
-    held: list[bytes] = []
     while not call.committed:
         batch = await read()
         if tally.start is None and ledger.ignored:
@@ -78,6 +89,7 @@ async def pump(flow: Flow) -> None:
         if stream and tally.produced:
             await call.commit()
             await _send(flow, b"".join(held))
+            held.clear()
         else:
             _bound(held, tally.text_chars)
     passage = Passage(flow)

@@ -56,6 +56,7 @@ ADVICE: Final[dict[Kind, Advice]] = {
 }
 
 
+_FIELDS: Final = ("kind", "message", "param", "code", "retry_after_s", "status", "provider", "clock", "foreign")
 _MACHINES_WORD: Final = re.compile(r"[A-Za-z0-9_.:/-]{1,64}")
 _FIELD: Final = re.compile(r"([A-Za-z_]{1,32})(?:[.\[]|$)")
 """The field of a request's body at the beginning of a path."""
@@ -127,7 +128,11 @@ class ApiError(Exception):
         else:
             field = _FIELD.match(self.param or "") if not self.foreign else None
             word = field[1] if field is not None else self.kind.value
-        return f"{self.provider or 'the provider'} reported {word}" if self.foreign else f"refused here: {word}"
+        return f"{self.provider or 'the provider'}: {word}" if self.foreign else f"refused here: {word}"
+
+    def replace(self, **changes: Any) -> ApiError:
+        """The same failure with other values in these fields."""
+        return ApiError(**{**{name: getattr(self, name) for name in _FIELDS}, **changes})
 
     def status_for(self, usual: int) -> int:
         """The HTTP status in a dialect whose own for the kind is `usual`; one that overrides the kind's is kept."""

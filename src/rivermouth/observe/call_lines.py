@@ -1,6 +1,6 @@
 """One line of the log for each call that ended: what it was, how it ended, how much and how long.
 
-No message is in it: a vendor's may quote the prompt.  The call's record has the message, under the same id.
+No message is in it: a vendor's may quote the prompt.  The texts of the call have it, where these are kept.
 
 The final record itself goes into the logging tree, where `logs.Lines` makes the line of it in the log's own thread:
 the logger's chain of processors costs more than everything else that is done for a call.

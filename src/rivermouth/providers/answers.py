@@ -165,20 +165,19 @@ class Stream:
                 events += made
         except WireError:
             pass  # a frame that was cut: the decoder says so
-        except ApiError as error:
-            events.append(Error(error))
-        if not events or type(events[-1]) not in _ENDS:
+        told = bool(events) and type(events[-1]) in _ENDS
+        if not told:
             events += self._decoder.eof()
         if not events or type(events[-1]) not in _ENDS:
             events.append(Error(self._failures.failure(Kind.TRUNCATED, "the stream ended before it was complete")))
-        self._end(events)
+        self._end(events, foreign=told)
         return Batch(events, frames)
 
-    def _end(self, events: list[Event]) -> None:
-        """Notes a good end; an error speaks in the provider's name and without secrets."""
+    def _end(self, events: list[Event], *, foreign: bool = True) -> None:
+        """Notes a good end; an error speaks in the provider's name and without secrets.  foreign: in its words."""
         last = events[-1]
         if isinstance(last, Error):
-            events[-1] = Error(self._failures.cleaned(last.error))
+            events[-1] = Error(self._failures.cleaned(last.error, foreign=foreign))
         else:
             self._complete = True
 

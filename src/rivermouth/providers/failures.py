@@ -40,18 +40,15 @@ class Failures:
         """The upstream's bytes are not its dialect."""
         return self.failure(Kind.UPSTREAM, f"malformed answer: {redact(str(error), self._secrets)}", "malformed")
 
-    def cleaned(self, error: ApiError) -> ApiError:
-        """A failure in the upstream's own words."""
-        return ApiError(
-            error.kind,
-            redact(error.message, self._secrets),
-            param=error.param and redact(error.param, self._secrets),
-            code=error.code and redact(error.code, self._secrets),
-            retry_after_s=error.retry_after_s,
-            status=error.status,
+    def cleaned(self, error: ApiError, *, foreign: bool = True) -> ApiError:
+        """A failure that a decoder tells of, in the provider's name.  foreign: in the upstream's own words."""
+        secrets = self._secrets
+        return error.replace(
+            message=redact(error.message, secrets),
+            param=error.param and redact(error.param, secrets),
+            code=error.code and redact(error.code, secrets),
             provider=self._name,
-            clock=error.clock,
-            foreign=True,
+            foreign=foreign,
         )
 
     def parsed(self, parse: Callable[[bytes], T], body: bytes) -> T:

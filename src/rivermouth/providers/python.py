@@ -268,9 +268,9 @@ class _Worker:
             # A copy: what the function does to its messages is its own affair.
             self._hand_over(self._stream([dict(m) for m in self.messages]))
         except BaseException as error:  # not Exception: a bot's sys.exit() would end the thread without a word
+            self.tokens.fail(foreign_error(error, self._provider))
             if not isinstance(error, ApiError):  # its author has to see where
                 log.warning("provider.raised", provider=self._provider, exc_info=True)
-            self.tokens.fail(foreign_error(error, self._provider))
         finally:
             self._release()
             self._tell_ended()

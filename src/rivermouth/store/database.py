@@ -111,9 +111,11 @@ def migrate(engine: Engine) -> None:
         from rivermouth.store.migrations import upgrade  # Alembic takes a fifth of a second to import
 
         with engine.connect() as connection:
+            connection.exec_driver_sql("PRAGMA secure_delete=ON")  # a step may take words out
             connection.exec_driver_sql("BEGIN IMMEDIATE")  # the driver begins none for DDL: half a schema could stay
             upgrade(connection)
             connection.commit()
+            connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
 def of_driver(error: BaseException | None) -> StoreError:

@@ -28,6 +28,11 @@ App = Callable[[Any, Any, Any], Awaitable[None]]
 Refuse = Callable[[Send, ApiError, Sequence[Header]], Awaitable[None]]
 
 
+def route_of(scope: Any) -> str:
+    """The path as its route has it, for the log: a path itself may name a person."""
+    return str(scope.get("path_template", ""))
+
+
 async def answer_in_envelope(send: Send, error: ApiError, more: Sequence[Header]) -> None:
     """An error outside every dialect, and outside the chat."""
     body = envelope(error.status, error.message, error.code)

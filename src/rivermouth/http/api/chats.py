@@ -13,6 +13,7 @@ from litestar.handlers import HTTPRouteHandler
 
 from rivermouth.chat.identity import Identity
 from rivermouth.chat.service import MOST, PAGE, ChatService
+from rivermouth.http.api.bodies import route_of
 from rivermouth.http.chats import error_body
 from rivermouth.ir.errors import ApiError, Kind, WireError, invalid, kind_of_status
 from rivermouth.wire import json
@@ -138,7 +139,7 @@ def _http_error(request: Asked, error: HTTPException) -> Response[bytes]:
 
 def _crashed(request: Asked, error: Exception) -> Response[bytes]:
     """A fault of ours."""
-    log.error("request.crashed", path=request.scope["path"], exc_info=error)
+    log.error("request.crashed", path=route_of(request.scope), exc_info=error)
     failure = ApiError(Kind.INTERNAL, f"internal error ({type(error).__name__}); see the log")
     return answer(error_body(failure), failure.status)
 

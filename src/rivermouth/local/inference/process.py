@@ -9,7 +9,7 @@ Theory of operation
   from then on.  Nothing is restarted here; the pool starts another process for the next call.
 * A request that does not confirm its cancel in `confirm_s` means a step that hangs: the process is killed.
 * So is a process that says nothing for the spec's `step_s` while a request lives, see `watch`.
-* What it wrote to stderr is for the log and for `doctor`; no client gets to see it.
+* What it wrote to stderr is told with its crash; no client gets to see it.
 """
 
 from __future__ import annotations
@@ -228,6 +228,10 @@ class EngineProcess:
         self._next_id += 1
         return self._next_id - 1
 
+    def _death(self) -> ApiError:
+        ready = self.ready is not None
+        return death_of(self._fatal, self._process.returncode, ready=ready, stopping=self._stopping)
+
     def _begin(self, work: Work, command: Command) -> None:
         if not self.alive:
             raise self._death()
@@ -305,7 +309,7 @@ class EngineProcess:
                     self.answered += not isinstance(word, Failed) and word.reason != "cancelled"
 
     async def _read_stderr(self) -> None:
-        """Keeps the last lines, for `doctor` and the log."""
+        """Keeps the last lines, to be told with a crash."""
         stderr = self._process.stderr
         assert stderr is not None
         rest = b""
@@ -334,24 +338,24 @@ class EngineProcess:
             await asyncio.wait(self._tasks[1:], timeout=LAST_WORDS_S)
             await self._crashed(Crash(self.pid, error, tuple(self.stderr), self.ready is not None, self.answered))
 
-    def _death(self) -> ApiError:
-        if self._fatal is not None:
-            code = self._fatal.code
-            if code == "engine_not_installed":
-                return ApiError(
-                    Kind.INTERNAL,
-                    "the local engine is not installed: pip install 'rivermouth[openvino]'",
-                    code=code,
-                    status=501,
-                    provider=PROVIDER,
-                )
-            text = f"the engine process failed: {self._fatal.message}"
-            # What the engine says while it answers may quote the prompt; while it loads there is none.
-            return ApiError(Kind.UPSTREAM, text, code=code, provider=PROVIDER, foreign=code == "engine_failed")
-        if self._stopping:
-            return ApiError(Kind.UPSTREAM, "the model was unloaded", code="model_unloaded", provider=PROVIDER)
-        how = exit_words(self._process.returncode)
+
+def death_of(fatal: Fatal | None, returncode: int | None, *, ready: bool, stopping: bool = False) -> ApiError:
+    """What the calls of a process are told that has ended.  fatal: its last word.  ready: it had been loaded."""
+    if fatal is None and stopping:
+        return ApiError(Kind.UPSTREAM, "the model was unloaded", code="model_unloaded", provider=PROVIDER)
+    if fatal is None:
+        how = exit_words(returncode)
         return ApiError(Kind.UPSTREAM, f"engine process died ({how})", code="engine_died", provider=PROVIDER)
+    if fatal.code == "engine_not_installed":
+        text = "the local engine is not installed: pip install 'rivermouth[openvino]'"
+        return ApiError(Kind.INTERNAL, text, code=fatal.code, status=501, provider=PROVIDER)
+    return ApiError(
+        Kind.UPSTREAM,
+        f"the engine process failed: {fatal.message}",
+        code=fatal.code,
+        provider=PROVIDER,
+        foreign=ready and fatal.code == "engine_failed",  # while it loads there is no prompt that it could quote
+    )
 
 
 def line_of(command: Command) -> bytes:

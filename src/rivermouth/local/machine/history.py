@@ -29,7 +29,7 @@ class LoadTimes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LastCrash(msgspec.Struct, frozen=True, kw_only=True):
-    """at: Unix seconds.  how: one sentence.  stderr: its last lines."""
+    """at: Unix seconds.  how: one sentence.  stderr: its last lines, of one that died while loading."""
 
     at: int
     device: str
@@ -38,10 +38,13 @@ class LastCrash(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class History(msgspec.Struct, frozen=True, kw_only=True):
-    """loads: by device, with "one at a time" behind it where answers are."""
+    """loads: by device, with "one at a time" behind it where answers are.
+
+    crash: what an earlier version kept under that name may quote a prompt: it is not read, and the next write drops it.
+    """
 
     loads: dict[str, LoadTimes] = {}
-    crash: LastCrash | None = None
+    crash: LastCrash | None = msgspec.field(name="last_crash", default=None)
 
 
 _HISTORY: Final = json.typed(History)

@@ -12,6 +12,7 @@ from litestar.exceptions import HTTPException, ValidationException
 from litestar.openapi import ResponseSpec
 
 from rivermouth.config.plain import plainly, sayings_of
+from rivermouth.http.api.bodies import route_of
 from rivermouth.http.api.platform.keys import KeyChangeBody, NewKeyBody
 from rivermouth.http.api.platform.routing import Question
 from rivermouth.ir.errors import ApiError, Kind, invalid, kind_of_status
@@ -76,13 +77,8 @@ def api_error(request: Request[Any, Any, Any], error: ApiError) -> Response[byte
     return answer(error)
 
 
-def _route(request: Request[Any, Any, Any]) -> str:
-    """The path as the route has it: a path itself may name a person."""
-    return str(request.scope.get("path_template", ""))
-
-
 def store_error(request: Request[Any, Any, Any], error: StoreError) -> Response[bytes]:
-    log.error("platform.store_failed", path=_route(request), reason=str(error))
+    log.error("platform.store_failed", path=route_of(request.scope), reason=str(error))
     if error.passing:
         return answer(ApiError(Kind.OVERLOADED, "the database cannot do it now", status=503, retry_after_s=1.0))
     return answer(ApiError(Kind.INTERNAL, "the database refused; the log has why"))
@@ -123,5 +119,5 @@ def nested(request: Request[Any, Any, Any], error: RecursionError) -> Response[b
 
 def crashed(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
     """A fault of ours."""
-    log.error("request.crashed", path=_route(request), exc_info=error)
+    log.error("request.crashed", path=route_of(request.scope), exc_info=error)
     return answer(ApiError(Kind.INTERNAL, f"internal error ({type(error).__name__}); see the log"))

@@ -104,7 +104,7 @@ class Message(msgspec.Struct, frozen=True):
 
 
 class AttemptError(msgspec.Struct, frozen=True):
-    """Why an attempt failed, in the words that the client got."""
+    """Why an attempt failed, in words that may quote the prompt."""
 
     attempt: int
     message: str
