@@ -9,6 +9,7 @@ import pytest
 from alembic import command
 from sqlalchemy import create_engine
 
+from rivermouth.store import database
 from rivermouth.store.database import open_database
 from rivermouth.store.migrations import known, settings
 from rivermouth.store.sqlite import SqliteCallStore
@@ -144,3 +145,22 @@ def test_a_database_of_before_keeps_its_rows(tmp_path: Path, version: str) -> No
     store.dispose()
     assert record is not None
     assert (record.price_amount, record.attempts[0].provider) == (0.25, "lab")
+
+
+def test_words_that_an_upgrade_takes_out_are_gone_from_the_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where SQLite is built to leave what is deleted in its place."""
+    path = tmp_path / "rivermouth.db"
+    words = "a mellifluous quokka, you ask?"
+    made(path, "kept_0001")
+    call = "INSERT INTO calls (id, started_ns, operation, dialect, surface, model_asked, status, kind, message) VALUES"
+    with sqlite3.connect(path) as raw:
+        for number in range(50):
+            raw.execute(f"{call} ('c{number}', 8, 'generate', 'ollama', '', 'm', 'failed', 'upstream', ?)", (words,))
+    raw.close()
+    assert words.encode() in path.read_bytes()
+    monkeypatch.setattr(database, "_PRAGMAS", (*database._PRAGMAS, "PRAGMA secure_delete=OFF"))
+    engine = open_database(path)
+    assert not [file.name for file in tmp_path.iterdir() if words.encode() in file.read_bytes()]
+    engine.dispose()
