@@ -29,7 +29,7 @@ from rivermouth.ir.events import (
     TextDelta,
     Usage,
 )
-from rivermouth.ir.fold import fold, unfold
+from rivermouth.ir.fold import Fold, fold, unfold
 from rivermouth.ir.grammar import Grammar
 from rivermouth.ir.reply import Reply
 from rivermouth.ir.request import Request, Sampling
@@ -178,6 +178,14 @@ class TestStreams:
         assert encoder.feed([TextDelta(0, "late"), Usage(1, 1), Finish(Reason.STOP)]) == b""
         only_error(decoded(dialect, stream))
 
+    @pytest.mark.fault("F13", "F26")
+    @given(data=st.data())
+    def test_a_failed_stream_keeps_its_text(self, name: str, data: st.DataObject) -> None:
+        """Part by part, as the whole answer has it, and not in the order in which the pieces came."""
+        dialect, can = dialect_of(name)
+        events = drawn(data, can, end="error")
+        assert text_so_far(decoded(dialect, encoded(dialect, events))) == text_so_far(events)
+
     @pytest.mark.fault("F10", "F13")
     @pytest.mark.parametrize("until", [CALL_AT + 1, CALL_AT + 2, CALL_AT + 3])
     def test_a_call_that_an_error_cuts_is_not_said_to_be_whole(self, name: str, until: int) -> None:
@@ -215,6 +223,11 @@ class TestStreams:
             rest = data[1].removeprefix(data[0])
             heard = [*reader.feed(dialect.keep_alive), *reader.feed(data[0]), *reader.feed(dialect.keep_alive * 2)]
             assert [*heard, *reader.feed(rest)] == plain
+
+
+def text_so_far(events: list[Event]) -> str:
+    """The text of all choices, of a stream that may have failed."""
+    return "".join(choice.text for choice in Fold().feed_all(events).reply().choices)
 
 
 def mutated(draw: st.DrawFn, data: bytes) -> bytes:

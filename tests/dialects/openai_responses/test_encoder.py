@@ -257,9 +257,10 @@ class TestEnds:
     @pytest.mark.fault("F13", "F26")
     def test_what_waits_when_it_fails_is_said_in_an_item_of_its_own(self) -> None:
         overlap = [PartStart(0, PartKind.TEXT), PartStart(1, PartKind.TEXT), TextDelta(1, "b"), TextDelta(0, "a")]
-        seen = frames(stream(*overlap, Error(truncated("lab"))))
+        called = [PartStart(2, TOOL, 0, "c", "f"), PartStart(3, PartKind.TEXT), TextDelta(3, "d"), ArgsDelta(2, "{")]
+        seen = frames(stream(*overlap, *called, Error(truncated("lab"))))
         deltas = [(e["item_id"], e["delta"]) for e in seen if e["type"].endswith(".delta")]
-        assert deltas == [("msg_01J_0", "a"), ("msg_01J_1", "b")]
+        assert deltas == [("msg_01J_0", "a"), ("msg_01J_1", "b"), ("fc_01J_2", "{"), ("msg_01J_3", "d")]
 
     def test_a_failure_before_anything_begins_the_stream_all_the_same(self) -> None:
         assert kinds(Encoder(answer()).feed([Error(ApiError(Kind.OVERLOADED, "busy"))])) == [

@@ -148,7 +148,8 @@ class Encoder:
             self._lanes.hold(part, event)
 
     def _take(self, part: int, out: list[bytes]) -> None:
-        self._current = part
+        """The part speaks from here on; the one before it may have an item that a failure left open."""
+        self._current, self._item, self._unwrapping = part, None, None
         if self._starts[part].kind is PartKind.TOOL:
             self._open(out)
 
@@ -278,7 +279,7 @@ class Encoder:
         if not too_much:
             self._settle(COMPLETED, out)
         self._failed = True
-        item, self._item, self._unwrapping = self._item, None, None
+        item = self._item
         partial = [item.whole(INCOMPLETE, item.text())] if item is not None and not too_much else []
         self._take_turns(self._lanes.drain(), out)
         self._done = True
