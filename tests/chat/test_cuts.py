@@ -210,6 +210,32 @@ def test_an_answer_whose_log_was_out_of_reach_is_gone_on_with_from_the_rows(tmp_
     run(story, tmp_path, log=log)
 
 
+def test_an_answer_of_which_the_log_lacks_the_end_and_whose_writer_died_is_gone_on_with(tmp_path: Path):
+    """The id under which the rest is told from the row is that of the fence, which the log has."""
+    log = FaultyLog()
+
+    async def story(lab: ChatLab) -> None:
+        chat, front = await lab.new_chat(), Front(lab)
+        turn = await lab.ask("x", chat_id=chat, request_id=KEY)
+        call = await lab.model.asked()
+        for word in WORDS[:4]:
+            call.say(word)
+            await asyncio.sleep(1.2)
+            log.out = True
+        log.out = False
+        lab.service.worker.owners.clear()
+        assert await lab.service.worker.recover(turn.id)
+        uncut = await front.stream(chat, {"content": "x"}, key=KEY)
+        assert tokens(read_frames(uncut)) == "".join(WORDS[:4])
+
+        async def again(last: str | None) -> bytes:
+            return await front.stream(chat, {"content": "x"}, key=KEY, last_id=last)
+
+        await at_every_byte(uncut, again, exact=False)
+
+    run(story, tmp_path, log=log)
+
+
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("route", ["stream", "events"])
 def test_a_client_that_is_cut_off_again_and_again_while_it_is_written_shows_every_word_once(

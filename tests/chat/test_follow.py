@@ -146,6 +146,32 @@ def test_a_stream_whose_log_is_trimmed_and_lost_still_says_everything_once(tmp_p
     run(story, tmp_path)
 
 
+def test_a_stream_tells_no_word_of_a_turn_whose_beginning_the_log_has_lost(tmp_path: Path):
+    """Its reader rests until the log has neither its end any more nor the frame in which the next one began."""
+
+    async def story(lab: ChatLab) -> None:
+        first, call = await an_answer(lab, "one ")
+        resting = await lab.service.follow_turn("anna", first, STREAM)
+        said = await resting.next(0.0)
+        assert tokens(read_frames(said)) == "one "
+        call.say("two")
+        call.finish()
+        await lab.over(first)
+        await an_answer(lab, "another answer ")
+        await lab.ports.log.trim("uanna:c1", FrameId(2, 1))
+        while not resting.ended:
+            said += await resting.next(0.0)
+        lab.service.leave(resting)
+        for frames in (read_frames(said), await lab.follow(first)):
+            assert tokens(frames) == "one two"
+            assert [e for e in events(frames) if e != "token"] == ["start", "provider", "done"]
+            assert frames[0]["generation"] == 1
+            ids = [FrameId.parse(frame["#"]) for frame in frames if "#" in frame]
+            assert ids == sorted(set(ids))  # type: ignore[type-var]
+
+    run(story, tmp_path)
+
+
 @pytest.mark.promise(90)
 def test_a_page_that_is_loaded_in_mid_answer_goes_on_from_its_cursor(tmp_path: Path):
     async def story(lab: ChatLab) -> None:

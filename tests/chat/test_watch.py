@@ -10,10 +10,11 @@ import pytest
 from sqlalchemy import Engine, event
 
 from rivermouth.chat.follow_chat import ChatFollower
+from rivermouth.chat.wire import STREAM
 from rivermouth.log.port import FrameId, Landed
 from rivermouth.store.port import StoreError
 from tests.chat.faulty import FaultyDoorbell
-from tests.chat.lab import ChatLab, read_frames, run, tokens
+from tests.chat.lab import ChatLab, events, read_frames, run, tokens
 
 LOOK_S = 1.0
 INSTANT_S = 0.001
@@ -175,6 +176,32 @@ def test_rows_that_cannot_be_read_for_a_while_end_no_follower(tmp_path: Path):
             said += await chat.next(5.0)
         assert tokens(read_frames(said)) == "two"
         assert tokens(await following) == "one two"
+        lab.service.leave(chat)
+
+    run(story, tmp_path)
+
+
+def test_a_turn_that_begins_in_the_instant_in_which_the_rows_were_asked_for_is_not_taken_for_deleted(tmp_path: Path):
+    async def story(lab: ChatLab) -> None:
+        loop = asyncio.get_running_loop()
+        lab.service.worker._accepting = False
+        (chat,) = await followers(lab, 1)
+        assert b"hello" in await chat.next(0.0)
+        assert b"caught_up" in await chat.next(0.0)
+        asked_s = loop.time()
+        turn = await lab.ask()
+        follower = await lab.service.follow_turn("anna", turn, STREAM)
+        assert loop.time() == asked_s
+        assert await follower.next(0.0) == b""
+        lab.service.worker._accepting = True
+        call = await lab.model.asked()
+        call.say("x")
+        call.finish()
+        said = b""
+        while not follower.ended:
+            said += await follower.next(5.0)
+        assert events(read_frames(said)) == ["start", "provider", "token", "done"]
+        lab.service.leave(follower)
         lab.service.leave(chat)
 
     run(story, tmp_path)

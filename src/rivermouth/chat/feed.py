@@ -82,6 +82,11 @@ class Feed:
         self._frames: OrderedDict[FrameId, frames.Frame] = OrderedDict()
         self._wires: OrderedDict[tuple[FrameId, View], bytes] = OrderedDict()
 
+    def join(self) -> None:
+        """One follower more; maybe of a turn that the board lacks, though it began in the same instant of the clock."""
+        self.followers += 1
+        self._stale = True
+
     async def page(self, after: FrameId) -> Page:
         """Entries after that one.  Raises `LogError`."""
         return await self._ports.log.read(self._key, after, PAGE)
@@ -179,7 +184,7 @@ class Feeds:
         feed = self._feeds.get(chat.id)
         if feed is None:
             feed = self._feeds[chat.id] = Feed(chat, self._ports)
-        feed.followers += 1
+        feed.join()
         return feed
 
     async def watch(self) -> None:

@@ -24,7 +24,8 @@ from rivermouth.store.chats.port import Turn
 class TurnFollower(Reader):
     """after: the last frame that the client has; None for one that has none.
 
-    `_shown`: how many characters the client shows.  `_told`: the newest id that it was given.
+    `_shown`: how many characters the client shows.  `_told`: the newest id that it was given.  `_ours`: the generation
+    that writes this turn; a frame that names no turn is told by it, for the log may have lost where another turn began.
     """
 
     def __init__(
@@ -45,7 +46,7 @@ class TurnFollower(Reader):
         self._told = after or ZERO
         self._begun = False
         self._chosen = False
-        self._mine = False
+        self._ours: int | None = None
         self._others = False
         self._gap = False
         self._shown = 0
@@ -67,7 +68,7 @@ class TurnFollower(Reader):
         for entry in self._beyond(page.entries):
             frame = self.feed.frame(entry)
             text = None
-            if isinstance(frame, frames.Said | frames.Warned) and self._mine:
+            if isinstance(frame, frames.Said | frames.Warned) and entry.id.generation == self._ours:
                 if frame.at > self._shown:
                     break  # some text is missing before it
                 text = wire.text_of(frame)[self._shown - frame.at :] if merging else None
@@ -91,8 +92,8 @@ class TurnFollower(Reader):
             ours = turn_id == self._turn_id
             if entry.id <= self._after:
                 self.cursor = entry.id
-                self._pass(frame, ours=ours)
-                if entry.id == self._after and self._mine and not self._gap:
+                self._pass(entry.id, frame, ours=ours)
+                if entry.id == self._after and entry.id.generation == self._ours and not self._gap:
                     self._after = None
                     return entries[index + 1 :]
             elif ours and isinstance(frame, frames.Opened):  # it has nothing of this turn
@@ -100,25 +101,26 @@ class TurnFollower(Reader):
                 return entries[index:]
             elif ours and isinstance(frame, frames.Snapshot):
                 return entries[index:]
-            elif self._others or (turn_id is not None and not ours and not self._mine):
+            elif self._others or (turn_id is not None and not ours and self._ours is None):
                 self._others = True
                 self.cursor = entry.id
             else:
                 return ()
         return ()
 
-    def _pass(self, frame: frames.Frame, *, ours: bool) -> None:
+    def _pass(self, at: FrameId, frame: frames.Frame, *, ours: bool) -> None:
         """The client has this frame."""
         match frame:
             case frames.Opened() | frames.Snapshot():
-                self._mine = self._begun = ours
+                self._ours = at.generation if ours else None
+                self._begun = ours
                 self._others = not ours
                 if ours and isinstance(frame, frames.Snapshot):
                     self._chosen = self._chosen or frame.provider is not None
                     self._shown, self._gap = len(frame.text), False
-            case frames.Chosen() if self._mine:
+            case frames.Chosen() if at.generation == self._ours:
                 self._chosen = True
-            case frames.Said() | frames.Warned() if self._mine:
+            case frames.Said() | frames.Warned() if at.generation == self._ours:
                 self._gap = self._gap or frame.at > self._shown
                 self._shown = max(self._shown, frame.at + len(wire.text_of(frame)))
             case _:
@@ -127,17 +129,16 @@ class TurnFollower(Reader):
     def _one(self, entry: Entry, frame: frames.Frame) -> None:
         at = entry.id
         match frame:
-            case frames.Opened():
-                self._mine = frame.turn == self._turn_id
-                if self._mine:
-                    self._start(at, at.generation, frame.message_id)
+            case frames.Opened() if frame.turn == self._turn_id:
+                self._ours = at.generation
+                self._start(at, at.generation, frame.message_id)
             case frames.Snapshot() if frame.turn == self._turn_id:
                 self._replace(at, frame.message_id, frame.text, frame.provider)
             case frames.Ended() if frame.turn == self._turn_id and self._shown >= frame.text_chars:
                 self._end(at, ending_in(frame))
-            case frames.Chosen() if self._mine:
+            case frames.Chosen() if at.generation == self._ours:
                 self._provider(at, frame.provider)
-            case frames.Said() | frames.Warned() if self._mine:
+            case frames.Said() | frames.Warned() if at.generation == self._ours:
                 self._say(at, frame)
             case _:
                 pass
@@ -175,7 +176,7 @@ class TurnFollower(Reader):
     def _replace(self, at: FrameId, message_id: int, text: str, provider: str | None) -> None:
         """All that was said up to `at`, which is beyond what was told: the rest of it, or, for a client of which it is
         not known what it shows, the whole in the place of that."""
-        self._mine = True
+        self._ours = at.generation
         self.cursor = max(self.cursor, at)
         ident = at if at > self._told else None
         self._told = max(self._told, at)
@@ -184,7 +185,7 @@ class TurnFollower(Reader):
             self._after = None
             self.out.long("snapshot", ident, "text", text, message_id=message_id)
         else:
-            self._start(None, self.cursor.generation, message_id)
+            self._start(None, at.generation, message_id)
             self._provider(None, provider)
             if self._shown < len(text):
                 self.out.long("token", ident, "token", text, self._shown)
