@@ -57,7 +57,7 @@ docs: setup ## write the generated pages again, and test the documentation again
 goldens: setup ## write what goes over the wires again, to be read in a diff; nothing else ever updates it
 	$(BIN)/python -m tests.goldens.regenerate
 
-fault: setup ## what only runs thoroughly, an hour of it; or what proves one line of the documents: make fault LINE=F7
+fault: setup ## what only runs thoroughly, some ten minutes; or what proves one line of the documents: make fault LINE=F7
 	@$(BIN)/python hatch_build.py
 	@$(BIN)/python -m tests.web.chromium || test -n "$(LINE)$(ARGS)"
 	@$(BIN)/python -m tests.sdk.node
