@@ -25,6 +25,8 @@ pytestmark = pytest.mark.anyio
 PROMPT = "a mellifluous quokka"
 WORDS = f"I cannot answer {PROMPT!r}"
 BOT = f"""
+from rivermouth.ir.errors import ApiError, Kind
+
 def answer(messages):
     yield "well, "
     raise ValueError({WORDS!r})
@@ -107,31 +109,27 @@ async def test_a_policy_that_wants_no_text_wants_none_of_it_either(tmp_path: Pat
     assert traces(place.server) == []
 
 
-async def test_so_it_is_with_what_a_function_raises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    (tmp_path / "quoting_bot.py").write_text(BOT)
+@pytest.mark.parametrize(
+    ("raised", "kind", "told"),
+    [
+        ("ValueError(", Kind.UPSTREAM, "bot: upstream"),
+        ("ApiError(Kind.NETWORK, ", Kind.NETWORK, "bot: network"),
+    ],
+    ids=["theirs", "ours"],
+)
+async def test_so_it_is_with_what_a_function_raises(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, raised: str, kind: Kind, told: str
+):
+    """Also with an error of our own class: its words are the function's."""
+    name = f"quoting_bot_{kind.value}"
+    (tmp_path / f"{name}.py").write_text(BOT.replace("ValueError(", raised))
     monkeypatch.syspath_prepend(tmp_path)
-    with lab(tmp_path / "server", f'{PLAIN}[providers.bot]\npython = "quoting_bot:answer"\n') as server:
+    with lab(tmp_path / "server", f'{PLAIN}[providers.bot]\npython = "{name}:answer"\n') as server:
         async with calling(server.port, OPENAI.path, talk("bot/m")) as client:
             answer = await client.answer()
             assert WORDS.encode() in await answer.rest()
         record = await server.record(answer.call_id)
-    assert record.message == "bot: upstream"
-    assert traces(server) == []
-
-
-async def test_an_error_of_our_own_kind_that_a_function_raises_is_its_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    raises = BOT.replace(
-        "raise ValueError(", "from rivermouth.ir.errors import ApiError, Kind\n    raise ApiError(Kind.NETWORK, "
-    )
-    (tmp_path / "our_bot.py").write_text(raises)
-    monkeypatch.syspath_prepend(tmp_path)
-    with lab(tmp_path / "server", f'{PLAIN}[providers.bot]\npython = "our_bot:answer"\n') as server:
-        async with calling(server.port, OPENAI.path, talk("bot/m")) as client:
-            answer = await client.answer()
-            assert WORDS.encode() in await answer.rest()
-        assert (await server.record(answer.call_id)).kind is Kind.NETWORK
+    assert (record.kind, record.message) == (kind, told)
     assert traces(server) == []
 
 

@@ -143,7 +143,7 @@ def text_of(data: DataDir, call: CallRecord) -> CallText | None:
 
 
 def account(call: CallRecord, text: CallText | None = None) -> list[str]:
-    """A call's record as lines for a person; of what was said only how providers put their errors."""
+    """A call's record as lines for a person; of what was said only why its attempts failed."""
     kept = "" if call.status is Status.OPEN else ", kept" if text is not None else ", not kept"
     facts = {
         "call": call.id,
